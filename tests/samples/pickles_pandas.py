@@ -401,8 +401,7 @@ HOSTILE = {
 UNNAMED = {
     "pickle.arguments": [
         overlapping(1, 2, None), overlapping(NARROW, 2), overlapping(NARROW, 2, None, 3),
-        overlapping(NARROW, 2, b"\x88"), overlapping(NARROW, new("pandas:DataFrame"), None),
-        overlapping(new("pandas:DataFrame"), 2, None),
+        overlapping(NARROW, 2, b"\x88"),
         new("dask.dataframe.rolling:CombinedOutput", [1]),
         text([0, 1, 1 << 40], b"abc"), text([0, -8, 1], b"abc"), text([2, 1, 0], b"abc"),
         text([0, 1], b"abc"), text([0, 1, 3], b"\xff\xff\xff"),
@@ -470,7 +469,10 @@ UNNAMED = {
         New(pd.Series, pd.DataFrame([[1, 2]]).__getstate__()),
     ],
     "pickle.time-zone": [call("pandas._libs.tslibs.timestamps:_unpickle_timestamp", 0, None, 5)],
-    "pickle.unfinished": [new("pandas:DataFrame")],
+    "pickle.unfinished": [
+        new("pandas:DataFrame"), overlapping(new("pandas:DataFrame"), 2, None),
+        overlapping(NARROW, new("pandas:DataFrame"), None),
+    ],
     "pickle.unhashable": [index(3, name=[]), parts([], 1)],
     "pickle.version": [
         *(with_layout(made, checksum) for made in (DAYS.array, pd.interval_range(0, 2).array)
