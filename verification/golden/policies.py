@@ -1,6 +1,6 @@
 """Run the workloads and a notebook's operations under four ready policies, and compare.
 
-Whatever works under ``default`` works under the stricter ready policies, or :data:`DIFFERENT` says
+Whatever works under ``default`` works under the stricter ready policies, or ``policies.toml`` says
 why not. ``python -m verification.golden.policies`` runs all of them, 20 minutes, and exits with 1
 where an operation differs that has no row there, or one works that has; it stops and resumes, in
 .policies. ``--page`` writes the page of the documentation that shows the rows.
@@ -13,6 +13,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -31,7 +32,6 @@ PAGE = ROOT / "docs" / "reference" / "operations-by-policy.md"
 HOMES = ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "MPLCONFIGDIR")
 
 ALL = tuple(CLIENTS)
-STRICTER, SEALED = ALL[1:], ALL[2:]
 
 
 class Difference(NamedTuple):
@@ -49,174 +49,8 @@ class Difference(NamedTuple):
     sometimes: bool = False
 
 
-DIFFERENT = (
-    Difference(
-        ("client: recreate_error_locally", "workloads: recreate_error_locally"),
-        ("default", "strict"),
-        "The scheduler would send the failed task, which is code, to the client; under sealed calls"
-        " the client opens what it signed itself. Read `future.exception()` with its traceback.",
-    ),
-    Difference(
-        ("xarray: open_mfdataset(parallel=True)",),
-        ALL,
-        "What a worker opened comes to the client as a pickle of openers, which are code. Leave out"
-        " `parallel=True`.",
-    ),
-    Difference(
-        ("client: tasks that submit tasks", "workloads: worker_client"),
-        STRICTER,
-        "Who took a worker's key would submit code. Submit from the client, or grant `worker` a"
-        " [submission](../how-to/policy-contexts.md#submission).",
-    ),
-    Difference(
-        ("own classes: a function that a task returns, on another worker",),
-        STRICTER,
-        "Workers pass each other data alone, and a function is code. Return what it is made of.",
-    ),
-    Difference(
-        ("own classes: from worker to worker", "bags: objects of an own class"),
-        STRICTER,
-        "A worker has no class of the notebook. Return dictionaries or arrays, or put the class"
-        " into a module that workers import and that is"
-        " [own](../how-to/policy-contexts.md#classes-of-the-program) or"
-        " [registered](families.md#registered-classes-and-register_generic) there.",
-        sometimes=True,
-    ),
-    Difference(
-        (
-            "own classes: a dataclass, and a list and a dictionary of them",
-            "own classes: a plain class whose method works here",
-            "own classes: members of an enum and named tuples",
-            "own classes: scattered, and used by tasks",
-            "own classes: an own exception is caught by its class",
-            "own classes: an own exception keeps its attributes and says what it said",
-            "own classes: frozen dataclasses and frozen classes of attrs, in each other",
-            "own classes: a cell that runs twice, and registers twice",
-            "workloads: task_error_custom_cls",
-        ),
-        ("dask-cluster",),
-        "On a shared cluster nobody's classes are rebuilt unasked: `classes: registered`. One line"
-        " in the client, `safeser.register_class(Point)`, lets them come.",
-    ),
-    Difference(
-        (
-            "arrays: persist, slice and store to Zarr",
-            "xarray: write netCDF and open it in chunks",
-            "xarray: write Zarr from the cluster and open it",
-        ),
-        STRICTER,
-        "One task hands others the opened file, an object that opens files of its sender's choice."
-        " With `inline_array=True` in `xr.open_dataset`, `Dataset.chunk`, `da.from_zarr` or"
-        " `da.from_array` each task has it as an argument.",
-        sometimes=True,
-    ),
-    Difference(
-        ("passed on: shuffle frames by disk", "passed on: bags, grouped by disk"),
-        STRICTER,
-        "Workers would hand each other a folder in which the recipient reads and writes. Shuffle by"
-        " `p2p` or `tasks`.",
-        sometimes=True,
-    ),
-    Difference(
-        ("passed on: write Parquet with a file of metadata",),
-        STRICTER,
-        "The task that writes that file would parse what other workers say of theirs in compiled"
-        " code. Leave out `write_metadata_file=True`; Dask reads the files without it.",
-        sometimes=True,
-    ),
-    Difference(
-        ("passed on: an actor that a task calls on another worker",),
-        STRICTER,
-        "A call runs a method by name: who took one worker's key would run code in another. Call it"
-        " from the client, or from tasks on its own worker.",
-    ),
-    Difference(
-        ("passed on: locks, events, queues, variables and semaphores",),
-        STRICTER,
-        "To rebuild one asks the scheduler in the recipient's name. Make it by its name in each"
-        ' task, `Lock("l")`, or pass it as an argument.',
-    ),
-    Difference(
-        (
-            "client: performance_report and get_task_stream",
-            "client: plugins of workers and of the scheduler",
-            "workloads: performance_reported",
-            "workloads: register_scheduler_plugin",
-            "workloads: run_on_scheduler",
-            "workloads: run_on_scheduler_error",
-        ),
-        SEALED,
-        "They run on the scheduler, which opens nothing under sealed calls. `get_task_stream` and"
-        " plugins of workers work by themselves.",
-    ),
-)
-
-
-#: Classes whose objects tasks of Dask's collections return: by what, and what becomes of them.
-OBJECTS = (
-    (
-        "`dask.dataframe.backends:ShuffleGroupResult`",
-        "shuffles, merges and `set_index` by tasks, broadcast joins",
-        "passes: profile `pandas`, keys checked",
-    ),
-    (
-        "`dask.dataframe.rolling:CombinedOutput`",
-        "`rolling`, `map_overlap`, `diff`, `shift`",
-        "passes: profile `pandas`, parts checked",
-    ),
-    (
-        "`dask.typing:_NoDefault`, `dask.bag.core:no_result`",
-        "`Bag.accumulate`, `min`, `max` and others, of empty partitions",
-        "pass: profile `data`",
-    ),
-    (
-        "`numpy.linalg` and `numpy.unique_*`: named results",
-        "`da.linalg.qr`, `svd`, `lstsq`",
-        "pass: family `dask`, to clients too",
-    ),
-    (
-        "`pyarrow.parquet:FileMetaData`",
-        "`to_parquet(write_metadata_file=True)`",
-        "refused, see above",
-    ),
-    (
-        "results of `dask.array.stats`",
-        "its tests",
-        "pass: family `dask`, as SciPy's, to clients too",
-    ),
-    (
-        "data of an index of xarray",
-        "`xr.map_blocks`",
-        "pass: family `dask`, as the index",
-    ),
-    (
-        "futures, actors, persisted collections",
-        "`submit`, `persist`",
-        "pass: family `dask`, by key and names",
-    ),
-    (
-        "`dask.bag.core:_MapChunk`, generators",
-        "steps of a bag that Dask leaves as iterators for the one task that goes on",
-        "the next task runs on the same worker, unless its work is stolen; such an iterator "
-        "holds a function, so that it is refused then. What a generator left does not move on"
-        " stock Dask either",
-    ),
-    (
-        "`partd` files",
-        "shuffles by disk",
-        "refused, see above",
-    ),
-    (
-        "opened arrays of Zarr, xarray, HDF5",
-        "`from_array`, `from_zarr`, `open_dataset`",
-        "refused, see above",
-    ),
-    (
-        "locks, events, queues, variables, semaphores",
-        "tasks of one's own; collections hand them over as arguments",
-        "refused, see above",
-    ),
-)
+_EXPECTED = tomllib.loads(HERE.joinpath("policies.toml").read_text("utf-8"))
+DIFFERENT = [Difference(**row) for row in _EXPECTED["different"]]
 
 
 def ended(scheme: str, state: Path) -> dict[str, str]:
@@ -286,7 +120,9 @@ def page() -> str:
             "" if name not in row.policies else ("no", "at times")[row.sometimes] for name in ALL
         ]
         lines.append(f"| {' | '.join(['; '.join(row.operations), *cells, row.why])} |")
-    return "\n".join([*lines, _END, *(f"| {' | '.join(row)} |" for row in OBJECTS), ""])
+    return "\n".join(
+        [*lines, _END, *(f"| {' | '.join(row.values())} |" for row in _EXPECTED["object"]), ""]
+    )
 
 
 _HEAD = """\

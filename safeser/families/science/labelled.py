@@ -117,10 +117,8 @@ def _check_variable(node: Node, limits: Limits) -> None:
 def _decode_variable(node: Node, values: list[Any]) -> Any:
     dims, attrs, encoding, data, *rest = values
     _right(type(dims) is tuple and type(attrs) is dict and type(encoding) is dict)
-    if rest and rest[0] is not None:
-        _check_values(data, rest[0], node.value)
     made = _VARIABLES[node.meta["kind"]](
-        dims, _hold(node.meta["data"], data, *rest), attrs, encoding, fastpath=True
+        dims, _hold(node, data, *rest), attrs, encoding, fastpath=True
     )
     _right(made.dims == dims and len(set(dims)) == len(dims))
     return made
@@ -131,7 +129,10 @@ def _check_values(index: Any, dtype: Any, limits: Limits) -> None:
     _right(getattr(dtype, "itemsize", 0) * len(index) <= limits.max_array)
 
 
-def _hold(held: str, data: Any, dtype: Any = None, level: Any = None) -> Any:
+def _hold(node: Node, data: Any, dtype: Any = None, level: Any = None) -> Any:
+    held = node.meta["data"]
+    if dtype is not None:
+        _check_values(data, dtype, node.value)
     _right(dtype is None or isinstance(dtype, np.dtype))
     _right(isinstance(data, _TYPES[held]))
     if held == "index":
@@ -142,26 +143,12 @@ def _hold(held: str, data: Any, dtype: Any = None, level: Any = None) -> Any:
     return data
 
 
-# -- the data of an index, which tasks of map_blocks pass on ---------------------------------------
-
-
-def _encode_data(x: Any, limits: Limits) -> Parts:
-    held, parts = _held(x)
-    return Parts({"data": held}, (), [(f".data{name}", part) for name, part in parts])
-
-
 def _check_data(node: Node, limits: Limits) -> None:
     (held,) = node.expect("data", children=None)
     if held not in ("index", "levels") or len(node.children) != _PARTS[held]:
         node.refuse("its kind is not listed", "families.header")
     _expect(node, 0, *_HELD[held])
     node.value = limits
-
-
-def _decode_data(node: Node, values: list[Any]) -> Any:
-    if values[1] is not None:
-        _check_values(values[0], values[1], node.value)
-    return _hold(node.meta["data"], *values)
 
 
 # -- indexes -------------------------------------------------------------------------------------
@@ -326,12 +313,13 @@ def register() -> None:
             _check_variable,
             _decode_variable,
         ),
+        # The data of an index, which tasks of map_blocks pass on.
         Typed(
             "xarray:IndexData",
             (_indexing.PandasIndexingAdapter, _indexing.PandasMultiIndexingAdapter),
-            _encode_data,
+            lambda x, limits: Parts({"data": _held(x)[0]}, (), _held(x)[1]),
             _check_data,
-            _decode_data,
+            lambda node, values: _hold(node, *values),
         ),
         Typed(
             "xarray:Index",
