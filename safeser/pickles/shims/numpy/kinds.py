@@ -35,9 +35,10 @@ def _masked_constant(_: Site, __: str) -> Any:
 def _result(_: Site, name: str, *parts: Any) -> Any:
     module, __, kind = name.partition(":")
     cls = getattr(importlib.import_module(module), kind)
-    if len(parts) != len(cls._fields):
-        raise bad("arguments", f"{name} has another number of parts")
-    return cls(*parts)
+    try:
+        return cls(*parts)
+    except TypeError:
+        raise bad("arguments", f"{name} has another number of parts") from None
 
 
 def _polynomial(_: Site, name: str) -> Draft:
