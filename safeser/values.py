@@ -296,6 +296,7 @@ class Grant:
     :param types: exact ``module:qualname`` of types that may be read by what was registered for
         them with distributed's own decorators, which safeser's authors have not reviewed.
     :param authors: principals whose payloads the sender may relay under all of this grant.
+    :param direct: principals from whom the recipient takes under this same grant what they send.
     :param own: principals whose instances of the recipient program's own classes are rebuilt.
     :ivar of_others: what others may write that the sender relays: families that cannot reach code,
         no type that only its library reads. None where that is all of this grant.
@@ -309,6 +310,7 @@ class Grant:
     operations: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
     authors: frozenset[str] = frozenset()
+    direct: frozenset[str] = frozenset()
     own: frozenset[str] = frozenset()
     of_others: Grant | None = field(init=False, repr=False, compare=False)
 
@@ -341,6 +343,10 @@ class Grant:
         grant = self
         if self.of_others is not None and not self.vouches_for(author, sender=sender):
             grant = self.of_others
+            if author in self.direct:
+                # The recipient's own code, which reads what they send without a relay as well.
+                kept = [each for each in self.families if each in HARMLESS or each not in FAMILIES]
+                grant = replace(grant, families=tuple(kept), types=self.types)
         return grant if author in grant.own or not grant.own else replace(grant, own=frozenset())
 
 

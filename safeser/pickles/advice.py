@@ -44,10 +44,17 @@ _ONLY_CODE = (
     " such a sender can run anything."
 )
 _AN_ENUM = " Of an enum, the role is enum: nothing of it runs."
-#: By package, what serves instead of an object that no line of policy should let in.
+_OPENED = (
+    "Load it first; or where one task hands it to another, give it to each as an argument:"
+    " inline_array=True in xr.open_dataset, Dataset.chunk, da.from_zarr or da.from_array. To read"
+    " it opens a file of the sender's choice."
+)
+#: By beginnings of names, what serves instead of an object that no line of policy should let in.
 _INSTEAD = {
+    "xarray.backends": _OPENED,
+    "zarr.": _OPENED,
     "partd": "Shuffle by 'p2p' or 'tasks': shuffle_method='tasks' for frames, shuffle='tasks' for"
-    " bags. By 'disk', workers hand each other a folder in which the receiver reads and writes."
+    " bags. By 'disk', workers hand each other a folder in which the receiver reads and writes.",
 }
 _RISKS = {
     "reference": "loading never calls it, but what receives the object might.",
@@ -62,9 +69,9 @@ def deny(use: Use, *more: Use, profile: Profile) -> PolicyDenied:
     :param more: other uses that are refused with it; they are named, and advised on together.
     """
     name = shown(use.name)
-    instead = next(
-        (known for each in (use, *more) if (known := _INSTEAD.get(each.name.partition(".")[0]))), ""
-    )
+    names = [each.name for each in (use, *more)]
+    found = (says for begin, says in _INSTEAD.items() for each in names if each.startswith(begin))
+    instead = next(found, "")
     others = list(dict.fromkeys(shown(other.name) for other in more if other.name != use.name))
     listed = ", ".join(others[:_NAMES_SHOWN])
     beyond = " and others" if len(others) > _NAMES_SHOWN else ""

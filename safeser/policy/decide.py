@@ -11,8 +11,9 @@ is never permitted, and no function here raises for it. The steps of :meth:`Tabl
    whatever a rule says;
 5. the family must be listed for this side;
 6. a payload of an author that the context does not list passes only in families that cannot reach
-   code. Where authors are listed, or tasks handed out, sealed calls of the sender pass only if it
-   is listed, too.
+   code. A program's own family passes as well from whom this context takes it without a relay.
+   Where authors are listed, or tasks handed out, sealed calls of the sender pass only if it is
+   listed, too.
 """
 
 from __future__ import annotations
@@ -20,12 +21,8 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
-from math import inf
 from typing import Any
 
 from safeser.errors import ConfigError, PolicyDenied
@@ -57,7 +54,7 @@ from safeser.values import (
     Suite,
 )
 
-__all__ = ["Clock", "Periods", "Table"]
+__all__ = ["Table"]
 
 # Principals x principals x kinds x operations x families of a cluster of tens is a few thousand.
 _CACHE_MAX = 1 << 16
@@ -274,11 +271,30 @@ class Table:
         rule = self.match(query.hop)  # step 1
         if rule is None:
             return _deny_unmatched(query)
+        if query.family in self.own and query.author in self._direct(rule, query.hop):
+            query = query._replace(author="")
         denial = _first_denial(query, rule, steps)
         if denial is not None:
             return _deny(query, rule, denial, steps)
         reason = f"{granted} in context {rule.name!r}"
         return Decision(True, "permit", reason, context=rule.name)
+
+    def _direct(self, rule: Rule, hop: Hop) -> frozenset[str]:
+        """Return the senders of *rule* for whom it decides what they hand the recipient of *hop*.
+
+        Not all that it lists: an earlier context may take less of one of them, at either place.
+        """
+        asked = ("direct", rule.name, hop.recipient, hop.kind, hop.transport)
+        found: frozenset[str] | None = self.remembered.get(asked)
+        if found is None:
+            hops = {
+                name: [hop._replace(sender=name, same_host=near) for near in ANYWHERE]
+                for name in rule.senders - {UNKNOWN}
+            }
+            found = self.remembered[asked] = frozenset(
+                name for name, each in hops.items() if all(self.match(one) is rule for one in each)
+            )
+        return found
 
     # --- grants --------------------------------------------------------------------------------
 
@@ -295,7 +311,10 @@ class Table:
             grant = self._grants[key]
         except KeyError:
             rule = self.match(key[0])
-            grant = None if rule is None or rule.ended else _bound(rule, *key)
+            if rule is not None and not rule.ended:
+                grant = _bound(rule, *key, self._direct(rule, key[0]))
+            else:
+                grant = None
             if len(self._grants) >= _CACHE_MAX:
                 self._grants.clear()
             self._grants[key] = grant
@@ -452,7 +471,7 @@ def _judge_by(steps: _Steps) -> advice.Judge:
     return judge
 
 
-def _bound(rule: Rule, hop: Hop, sealing: bool) -> Grant:
+def _bound(rule: Rule, hop: Hop, sealing: bool, direct: frozenset[str]) -> Grant:
     families = rule.families(sealing=sealing)
     stranger = UNKNOWN in hop[:2]
     if hop.kind is Kind.ADMIN:
@@ -473,7 +492,8 @@ def _bound(rule: Rule, hop: Hop, sealing: bool) -> Grant:
         operations=rule.operations,
         types=rule.types if typed else frozenset(),
         authors=rule.authors,
-        own=rule.senders if typed and rule.classes == "own" else frozenset(),
+        direct=direct,
+        own=direct | {hop.sender} if typed and rule.classes == "own" else frozenset(),
     )
 
 
@@ -498,84 +518,3 @@ _DENY_MALFORMED = Decision(
     "no context matches: the argument is no Context, or sealing is neither True nor False",
     fix="Ask with Context(sender, recipient, ...) and sealing=True or sealing=False.",
 )
-
-
-# --- dates ----------------------------------------------------------------------------------------
-
-#: Returns seconds since 1970, UTC.
-Clock = Callable[[], float]
-
-
-class _Forward:
-    latest = -inf
-
-
-def forward_time() -> float:
-    """Return the latest time that this process has seen.
-
-    A clock that is set back gives nothing back, not even to a policy that is loaded afterwards.
-    """
-    _Forward.latest = max(_Forward.latest, time.time())
-    return _Forward.latest
-
-
-class Periods:
-    """The decision table of one policy, replaced where the date of a context passes.
-
-    A date that has passed takes away and never gives: its context still matches, and refuses, so
-    that what it granted is not left to a broader one below. It stays so if the clock is set back.
-
-    :param written: the table in which no date has passed.
-    """
-
-    __slots__ = ("_clock", "_end", "_first", "_lock", "_table", "lasting", "written")
-
-    def __init__(self, written: Table, clock: Clock) -> None:
-        self.written = written
-        self._clock = clock
-        self._table, self._end = written, -inf
-        #: The table in force, where no date is left to pass; None where there is one.
-        self.lasting: Table | None = None
-        self._lock = threading.Lock()
-        self._first = self.table()
-
-    def table(self) -> Table:
-        """Return the table that is in force."""
-        # A policy without dates has no end, and its clock is not read again.
-        if self.lasting is not None:
-            return self.lasting
-        now = self._clock()
-        if now != now:  # noqa: PLR0124 - a clock that says nothing lets no date pass unseen
-            return self.written.at(inf)
-        return self._table if now < self._end else self._advance(now)
-
-    @property
-    def has_passed(self) -> bool:
-        """Whether a date has passed since this was made."""
-        return (self.lasting or self.table()) is not self._first
-
-    def passed(self) -> list[Rule]:
-        """Return the contexts that have ended since this was made."""
-        each = zip(self._first.rules, self.table().rules, strict=True)
-        return [now for before, now in each if now.ended and not before.ended]
-
-    def at(self, moment: float) -> Periods:
-        """Return the periods of the same table with a clock that stands at *moment*."""
-        return Periods(self.written, lambda: moment)
-
-    def renewed(self) -> Periods:
-        """Return these periods, for which no date has passed since they were made."""
-        made = copy(self)
-        made._first = made.table()
-        return made
-
-    def _advance(self, now: float) -> Table:
-        ends = [rule.end for rule in self.written.rules]
-        with self._lock:
-            # A thread that read the clock later was here before this one.
-            if now >= self._end:
-                if any(end <= now for end in ends):
-                    self._table = self.written.at(now)
-                self._end = min((end for end in ends if end > now), default=inf)
-                self.lasting = self._table if self._end == inf else None
-            return self._table

@@ -16,8 +16,9 @@ from typing import Any
 
 from safeser.errors import ConfigError, PolicyDenied
 from safeser.identity import KeyState, Roster, RosterEntry
-from safeser.policy.decide import Clock, Periods, Table, forward_time
+from safeser.policy.decide import Table
 from safeser.policy.observing import observing
+from safeser.policy.periods import Clock, Periods, forward_time
 from safeser.policy.ready import locate, read_policy, text_of
 from safeser.policy.resolve import resolve
 from safeser.policy.rules import Principal

@@ -6,6 +6,7 @@ at every question, and contexts are tried from top to bottom.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from safeser.operations import GROUPS
@@ -82,6 +83,11 @@ def _by_author(
     )
     if family in DATA or not (relayed or listed_only) or names(policy, rule.get("authors"), by):
         return True, "permit"
+    # A program's own family, from whom this context takes it itself, wherever that one is.
+    if family in policy.get("families", []) and by != "unknown":
+        itself = [replace(context, sender=by, same_host=near) for near in (True, False, None)]
+        if all(first(policy, each) is rule for each in itself):
+            return True, "permit"
     return False, "author.relayed"
 
 

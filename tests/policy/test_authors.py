@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from safeser.errors import ConfigError
@@ -51,6 +53,49 @@ def test_of_everybody_else_passes_what_cannot_reach_code(author: str) -> None:
         assert loaded.decide(HOP, family, author=author, sealing=True).rule == "author.relayed"
     for family in ("dask", "msgpack", "error"):
         assert loaded.decide(HOP, family, author=author).permitted
+
+
+SENDERS = "sender: [hub, cy, group:staff]"
+OPEN = HEAD.replace("sender: hub", SENDERS) + PICKLES.replace(
+    "pickle, own", "pickle, cloudpickle, own"
+)
+BEFORE = "- {{name: first, sender: [cy, bea], recipient: me, {}deserializers: [msgpack]}}\n"
+BEFORE += "- name: relayed"
+NAMES = frozenset({"ann", "bea", "cy", "me", "any", "unknown", "nobody"})
+
+
+@pytest.mark.parametrize(
+    ("part", "instead", "passes"),
+    [
+        (SENDERS, SENDERS, {"ann", "bea", "cy"}),
+        (SENDERS, "sender: hub", set()),
+        (SENDERS, "sender: [hub, me]", {"me"}),
+        # A relay gains nothing for one whose own messages an earlier context decides, some or all.
+        ("- name: relayed", BEFORE.format(""), {"ann"}),
+        ("- name: relayed", BEFORE.format("same_host: false, "), {"ann"}),
+        ("- name: relayed", BEFORE.format("transport: safeser, "), {"ann"}),
+        ("- name: relayed", BEFORE.format("until: '2020-01-01', "), {"ann"}),
+        ("- name: relayed", BEFORE.format("kinds: [task], "), {"ann", "bea", "cy"}),
+        ("recipient: me", "recipient: me\n  same_host: true", set()),
+        ("recipient: me", "recipient: me\n  kinds: [admin, data]", {"ann", "bea", "cy"}),
+    ],
+)
+def test_an_own_family_passes_from_whom_the_context_takes_it_itself(
+    part: str, instead: str, passes: set[str]
+) -> None:
+    """It may run anything in its reader, so that a relay adds nobody to those who may send it."""
+    loaded = Policy.parse(OPEN.replace(part, instead) + "  submission: code\n")
+    hop = Context("hub", "me", transport="safeser", same_host=True)
+    for family, sealing in itertools.product(("own", "pickle", "cloudpickle"), (False, True)):
+        asked = {name: loaded.decide(hop, family, author=name, sealing=sealing) for name in NAMES}
+        permitted = {name for name, each in asked.items() if each.permitted}
+        assert permitted == (passes if family == "own" else set())
+    cut = {name: loaded.grant(hop).written_by(name, sender="hub") for name in NAMES}
+    assert {name for name, each in cut.items() if "own" in each.families} == passes
+    assert {name for name, each in cut.items() if each.types} == passes
+    assert not any(
+        {"pickle", "cloudpickle"} & {*each.families} or each.allow for each in cut.values()
+    )
 
 
 def test_a_grant_is_cut_to_whom_it_lists() -> None:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from safeser.errors import ConfigError, PolicyDenied
-from safeser.policy import Policy, decide
+from safeser.policy import Policy, periods
 from safeser.policy.questions.lint import lint
 from safeser.policy.questions.readable import read_by
 from safeser.values import Context
@@ -182,11 +182,11 @@ def test_a_date_is_written_in_one_way(written: str, rule: str | None) -> None:
 
 
 def test_a_clock_that_was_set_back_gives_nothing_to_a_policy_that_is_loaded(monkeypatch) -> None:
-    monkeypatch.setattr(decide._Forward, "latest", noon("2026-06-29"))
-    monkeypatch.setattr(decide, "time", SimpleNamespace(time=lambda: noon("2026-07-01")))
+    monkeypatch.setattr(periods._Forward, "latest", noon("2026-06-29"))
+    monkeypatch.setattr(periods, "time", SimpleNamespace(time=lambda: noon("2026-07-01")))
     before = Policy.parse(TEXT)
     assert not before.decide(Context("a", "b"), "dask").permitted
-    monkeypatch.setattr(decide, "time", SimpleNamespace(time=lambda: noon("2026-06-29")))
+    monkeypatch.setattr(periods, "time", SimpleNamespace(time=lambda: noon("2026-06-29")))
     assert not before.decide(Context("a", "b"), "dask").permitted
     assert not Policy.parse(TEXT).decide(Context("a", "b"), "dask").permitted
 

@@ -106,6 +106,11 @@ def test_own_classes_hold_for_what_listed_senders_wrote() -> None:
     assert grant.written_by("c", sender="a").own == grant.own
     for author in ("b", "unknown", ANY_AUTHOR):
         assert not grant.written_by(author, sender="a").own
+    head = HEAD.replace("b: {}", "b: {}, c: {}") + BODY.format("c", "b", "[msgpack]", "registered")
+    rest = BODY.replace("contexts:\n- name: x", "- name: second").format(
+        "[a, c]", "b", "[dask, msgpack]", "own"
+    )
+    assert Policy.parse(head + rest, source="p.yaml").grant(Context("a", "b")).own == {"a"}
     relays = replace(grant, authors=frozenset({"b"}))
     assert not relays.written_by("b", sender="a").own
     assert not grant.narrowed(["msgpack"]).own

@@ -41,6 +41,7 @@ from email import message
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from dask.typing import no_default
 from dateutil import relativedelta as relative
 from dateutil import tz
 
@@ -176,7 +177,7 @@ STDLIB = [
     urllib.parse.urlparse("http://user@host/path;x?y#z"), urllib.parse.urlsplit(b"http://host"),
     urllib.parse.urldefrag("a#b"), decimal.Decimal("-1.50").as_tuple(),
     decimal.Decimal("nan").as_tuple(), http.HTTPStatus.OK, signal.SIGINT, socket.AF_INET,
-    uuid.SafeUUID.unsafe, re.I | re.M, inspect.Parameter.VAR_KEYWORD,
+    no_default, uuid.SafeUUID.unsafe, re.I | re.M, inspect.Parameter.VAR_KEYWORD,
     dict.fromkeys((zoneinfo.ZoneInfo("Europe/Paris"), signal.SIGINT), 1),
     zoneinfo.ZoneInfo.no_cache("UTC"), string.Template("$a b"), log_record(), mail(),
     message.EmailMessage(), mail(message.Message, mail()), at(io.BytesIO(b"abc"), 1),

@@ -151,6 +151,7 @@ ONE = call("numpy._core.multiarray:scalar", i8(), raw((1).to_bytes(8, "little"))
 HOSTILE = {
     "pickle.arguments": {
         "masked: filled with a list": masked(fill=[]),
+        "a result of one part": new("numpy.linalg._linalg:SVDResult", 1),
         "a seed that is none": bits("PCG64", going("PCG64"), 5),
         "metadata that is none": with_metadata([None]),
         "a number as shape": call("numpy._core.numeric:_frombuffer", raw(b""), dtype(), 0, "C"),
@@ -198,6 +199,8 @@ HOSTILE = {
         "a number that has fields too": np.dtype((np.int32, [("a", "<i4")])),
     },
     "pickle.global": {
+        "a result that is called": call("numpy.linalg._linalg:SVDResult", 1, 2, 3),
+        "state for a result": build(new("numpy.linalg._linalg:SVDResult", 1, 2, 3), {"U": 1}),
         "state for a scalar": build(call("numpy._core.multiarray:scalar", dtype(), raw(b"\0" * 8)),
             None),
         "a subclass of one's own": array_of("safeser_trap:Armed", (1,), i8(), raw(bytes(8))),

@@ -36,6 +36,7 @@ DAYS = pd.date_range("2026", periods=4)
 SPANNED = pd.DateOffset(days=1).__getstate__()
 HOLIDAYS = tuple(np.arange("2026", "2126", dtype="M8[D]"))[:3000]
 COLUMNS, PAIR = np.zeros((2, 3)), np.arange(2)
+NARROW = pd.Series([1])
 
 
 def backed(kind, *state):
@@ -100,6 +101,12 @@ def stated(value, **fields):
 def parts(*items):
     """The parts of one partition of a shuffle by tasks."""
     return new("dask.dataframe.backends:ShuffleGroupResult") + pairs(*items)[1:]
+
+
+def overlapping(*items):
+    """A partition with rows of its neighbours, as rolling windows pass it on."""
+    items = tuple(each if type(each) in (int, bytes, type(None)) else plain(each) for each in items)
+    return new("dask.dataframe.rolling:CombinedOutput", items)
 
 
 def date_offset(without="", /, **change):
@@ -393,6 +400,9 @@ HOSTILE = {
 #: Of these, the arguments say what is wrong.
 UNNAMED = {
     "pickle.arguments": [
+        overlapping(1, 2, None), overlapping(NARROW, 2), overlapping(NARROW, 2, None, 3),
+        overlapping(NARROW, 2, b"\x88"),
+        new("dask.dataframe.rolling:CombinedOutput", [1]),
         text([0, 1, 1 << 40], b"abc"), text([0, -8, 1], b"abc"), text([2, 1, 0], b"abc"),
         text([0, 1], b"abc"), text([0, 1, 3], b"\xff\xff\xff"),
         text([0, 1, 3], b"abc", children=None), frame(block([], 0, 1), columns=1), frame(None),
@@ -423,6 +433,8 @@ UNNAMED = {
         Called(pd.Index, [1]), Called(pa.memory_map, "x"),
         Called(pd.tseries.frequencies.to_offset, "D"),
         build(parts(0, 1), {"keys": 1}), call("dask.dataframe.backends:ShuffleGroupResult", {}),
+        build(overlapping(NARROW, 2, None), {"a": 1}),
+        call("dask.dataframe.rolling:CombinedOutput", ()),
     ],
     "pickle.shape": [
         frame(block(numbers(1, 3), 0, 1)), frame(block(numbers(2, 3), 1, 3)),
@@ -457,7 +469,10 @@ UNNAMED = {
         New(pd.Series, pd.DataFrame([[1, 2]]).__getstate__()),
     ],
     "pickle.time-zone": [call("pandas._libs.tslibs.timestamps:_unpickle_timestamp", 0, None, 5)],
-    "pickle.unfinished": [new("pandas:DataFrame")],
+    "pickle.unfinished": [
+        new("pandas:DataFrame"), overlapping(new("pandas:DataFrame"), 2, None),
+        overlapping(NARROW, new("pandas:DataFrame"), None),
+    ],
     "pickle.unhashable": [index(3, name=[]), parts([], 1)],
     "pickle.version": [
         *(with_layout(made, checksum) for made in (DAYS.array, pd.interval_range(0, 2).array)
@@ -497,6 +512,7 @@ ACCEPTED = [
     integers(_cache={"dtype": pd.Int64Dtype()}), New(pd.Int64Dtype, {"_cache": {"itemsize": 8}}),
     stated(pd.Series([1], name="a")), stated(pd.DataFrame({"a": [1]})),
     parts(0, "a frame", 1, None),
+    *(overlapping(made, 2, None) for made in (pd.DataFrame({"a": [1]}), pd.Series([1], name="a"))),
 ]
 
 #: What the installed library cannot read any more, or what cannot be compared.

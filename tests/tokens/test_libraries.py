@@ -172,6 +172,7 @@ DISTINCT = {
         pd.date_range("2026-01-31", periods=1, freq="ME"),
         pd.MultiIndex.from_tuples([(1, 2)]), pd.MultiIndex.from_tuples([(1, 2)], names=["a", "b"]),
         pd.interval_range(0, 2), pd.interval_range(0, 2, closed="left"),
+        pd.Series([1, 2]).set_flags(allows_duplicate_labels=False),
     ],
     "Arrow": [
         TABLE, pa.table({"b": [1]}), pa.table({"a": [2]}),

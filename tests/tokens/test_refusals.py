@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
 import threading
 import types
 import weakref
@@ -127,6 +128,18 @@ class Shared:
 
     def use(self):
         return LOCK, self.lock
+
+
+@pytest.mark.parametrize("around", [lambda x: x, lambda x: [{1: x}], functools.partial(Holder)])
+@pytest.mark.parametrize("method", ["__getstate__", "__reduce__", "__dask_tokenize__"])
+def test_what_has_another_state_each_time_has_no_token(around, method):
+    numbers = itertools.count()
+    states = {"__reduce__": lambda _: (complex, (next(numbers), 1))}
+    value = around(answering(method, states.get(method, lambda _: {"n": next(numbers)}))())
+    with pytest.raises(TokenizationError) as caught:
+        tokenize(value, ensure_deterministic=True)
+    assert caught.value.rule == "token.nondeterministic"
+    assert tokenize(value) != tokenize(value)
 
 
 def test_memory_errors_pass():

@@ -35,8 +35,6 @@ Job = Callable[[Any, Random], int]
 REFUSED = frozenset({"unsendable", "meets_the_rogue", "submits_nothing"})
 
 CODE: dict[str, Job] = {}
-#: Without shuffles and merges: their tasks pass on a class of Dask's own that no profile lists,
-#: so that a policy without cloudpickle refuses it, always.
 BY_TASKS: dict[str, Job] = {}
 DATA: dict[str, Job] = {}
 
@@ -338,7 +336,7 @@ def groups(client: Any, random: Random) -> int:
     return 10
 
 
-@job(CODE)
+@job(CODE, BY_TASKS)
 def shuffles(client: Any, random: Random) -> int:
     whole = frame(random)
     got = (
@@ -351,7 +349,7 @@ def shuffles(client: Any, random: Random) -> int:
     return 12
 
 
-@job(CODE)
+@job(CODE, BY_TASKS)
 def merges(client: Any, random: Random) -> int:
     left, right = frame(random), frame(random).head(50)
     with dask.config.set({"dataframe.shuffle.method": client.soak_method}):

@@ -34,8 +34,9 @@ _MOST_BYTES = 64 << 20
 #: Bytes from which on pickling takes a millisecond and more for each key, which is worth advice.
 _LARGE = 1_000_000
 
-#: What pickles of classes by value call.
-_CLASS = b"_class_setstate"
+#: What pickles of classes by value call, and those of exceptions by tblib's reducers, which ask
+#: each for its attributes: a dictionary of them is made then, and is in the next pickle.
+_CLASS, _EXCEPTION = b"_class_setstate", b"unpickle_exception"
 
 _Token = tuple[Any, list[str]]
 
@@ -87,6 +88,7 @@ class CallPickles:
             # as none does with a copy of it. Dask's own function loads each pickle as well.
             with suppress(Exception):  # the object's own code may raise anything
                 load_code(written, buffers=buffers)
+        if _CLASS in written or _EXCEPTION in written:
             written, buffers = _pickled(obj)
         size = len(written) + sum(each.raw().nbytes for each in buffers)
         large = size >= _LARGE

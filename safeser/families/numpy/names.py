@@ -1,4 +1,4 @@
-"""List the names of NumPy's subclasses of arrays, random generators and polynomials.
+"""List the names of NumPy's subclasses of arrays, random generators, polynomials and results.
 
 The one rule: numpy.ma, numpy.char, numpy.random and numpy.polynomial are imported only when an
 object of a listed type is sent or loaded.
@@ -15,6 +15,7 @@ __all__ = ["register"]
 
 _PROFILES = ("numpy",)
 _KINDS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+_UNIQUE = ("All", "Counts", "Inverse")
 _SERIES = ("Chebyshev", "Hermite", "HermiteE", "Laguerre", "Legendre", "Polynomial")
 
 
@@ -37,7 +38,14 @@ _RANDOM = {
     "numpy.random:SeedSequence": Row(_PROFILES, ("numpy.random:SeedSequence",)),
 }
 
-_POLYNOMIALS = {
+_MADE = {
+    "numpy:result": Row(
+        _PROFILES,
+        (
+            *(f"numpy.linalg._linalg:{of}Result" for of in ("Eig", "Eigh", "QR", "SVD", "Slogdet")),
+            *(f"numpy.lib._arraysetops_impl:Unique{of}Result" for of in _UNIQUE),
+        ),
+    ),
     "numpy:poly1d": Row(_PROFILES, ("numpy:poly1d",)),
     "numpy.polynomial:series": Row(
         _PROFILES, tuple(f"numpy.polynomial:{kind}" for kind in _SERIES)
@@ -59,4 +67,4 @@ def register() -> None:
     """List the names; called once, when safeser.families is imported."""
     registry.register_lazy("numpy", _KINDS_OF_ARRAYS, loading("numpy.kinds"))
     list_rows("numpy", _RANDOM)
-    list_rows("numpy", _POLYNOMIALS)
+    list_rows("numpy", _MADE)

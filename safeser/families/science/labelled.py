@@ -111,10 +111,8 @@ def _check_variable(node: Node, limits: Limits) -> None:
 def _decode_variable(node: Node, values: list[Any]) -> Any:
     dims, attrs, encoding, data, *rest = values
     required(type(dims) is tuple and type(attrs) is dict and type(encoding) is dict)
-    if rest and rest[0] is not None:
-        _check_values(data, rest[0], node.value)
     made = _VARIABLES[node.meta["kind"]](
-        dims, _hold(node.meta["data"], data, *rest), attrs, encoding, fastpath=True
+        dims, _hold(node, data, *rest), attrs, encoding, fastpath=True
     )
     required(made.dims == dims and len(set(dims)) == len(dims))
     return made
@@ -125,7 +123,10 @@ def _check_values(index: Any, dtype: Any, limits: Limits) -> None:
     required(getattr(dtype, "itemsize", 0) * len(index) <= limits.max_array)
 
 
-def _hold(held: str, data: Any, dtype: Any = None, level: Any = None) -> Any:
+def _hold(node: Node, data: Any, dtype: Any = None, level: Any = None) -> Any:
+    held = node.meta["data"]
+    if dtype is not None:
+        _check_values(data, dtype, node.value)
     required(dtype is None or isinstance(dtype, np.dtype))
     required(isinstance(data, _HELD[held][1]))
     if held == "index":
@@ -134,6 +135,23 @@ def _hold(held: str, data: Any, dtype: Any = None, level: Any = None) -> Any:
         required(level is None or level in data.names)
         return _indexing.PandasMultiIndexingAdapter(data, dtype=dtype, level=level)
     return data
+
+
+def _encode_data(x: Any, limits: Limits) -> Parts:
+    held, children = _held(x)
+    return Parts({"data": held}, (), children)
+
+
+def _check_data(node: Node, limits: Limits) -> None:
+    (held,) = node.expect("data", children=None)
+    if held not in ("index", "levels") or len(node.children) != _HELD[held][0]:
+        node.refuse("its kind is not listed", "families.header")
+    _expect(node, 0, *_HELD[held][2])
+    node.value = limits
+
+
+def _decode_data(node: Node, values: list[Any]) -> Any:
+    return _hold(node, *values)
 
 
 # -- indexes -------------------------------------------------------------------------------------
@@ -292,8 +310,11 @@ def register() -> None:
     """List xarray's types; called once, when the first is needed."""
     variables = (xr.Variable, xr.IndexVariable)
     indexes = (_indexes.PandasIndex, _indexes.PandasMultiIndex)
+    data = (_indexing.PandasIndexingAdapter, _indexing.PandasMultiIndexingAdapter)
     for name, classes, encode, check, decode in (
         ("Variable", variables, _encode_variable, _check_variable, _decode_variable),
+        # The data of an index, which tasks of map_blocks pass on.
+        ("IndexData", data, _encode_data, _check_data, _decode_data),
         ("Index", indexes, _encode_index, _check_index, _decode_index),
         ("DataArray", (xr.DataArray,), _encode_array, _check_array, _decode_array),
         ("Dataset", (xr.Dataset,), _encode_dataset, _check_dataset, _decode_dataset),

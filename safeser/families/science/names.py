@@ -38,7 +38,7 @@ _MODULES = {
         ("arrow.tables",),
     ),
     "polars": ("DataFrame LazyFrame Series", ("arrow.polars",)),
-    "xarray": ("Variable Index DataArray Dataset", ("science.labelled",)),
+    "xarray": ("Variable IndexData Index DataArray Dataset", ("science.labelled",)),
     "torch": ("Tensor Size dtype device", ("science.tensors",)),
 }
 
@@ -87,6 +87,7 @@ _SCIPY = {
         ("scipy.integrate", sparse.reducers),
         ("scipy.optimize", sparse.reducers),
         ("scipy.stats", _result_reducers),
+        ("dask.array", dict),
     )
 }
 

@@ -55,7 +55,15 @@ def test_a_copy_has_the_key_of_its_object(main_module):
         with OneCall():
             return tokenize(each)
 
-    for make in (main_module.Rich, lambda: main_module.Rich("of words"), main_module.function):
+    rich = main_module.Rich
+    of_errors = [
+        lambda: ExceptionGroup("of words", [ValueError("a"), ExceptionGroup("b", [OSError()])])
+    ]
+    of_errors += [
+        lambda: ValueError("of words"),
+        lambda: types.SimpleNamespace(a=KeyError("of words")),
+    ]
+    for make in (rich, lambda: rich("of words"), main_module.function, *of_errors):
         made = make()
         first = key(made)
         copy = pickle.loads(cloudpickle.dumps(made))

@@ -26,7 +26,6 @@ contexts:
     recipient: [scheduler, worker, alice]
     serializers: [dask, msgpack, parcels]
     deserializers: [dask, msgpack, parcels]
-    authors: [alice]
     operations: {grant: [basic, cluster]}
 """
 

@@ -19,7 +19,9 @@ from nbclient import NotebookClient
 from tests.dask.notebook.cells import operations, shown
 
 HERE = Path(__file__).parent
-OPERATIONS = (HERE / "operations.py", HERE / "library_operations.py")
+OPERATIONS = tuple(
+    HERE / f"{name}.py" for name in ("operations", "library_operations", "passed_operations")
+)
 
 #: Seconds for one cell on a busy machine, where one that hangs would wait for ever.
 DEADLINE = 100

@@ -14,6 +14,7 @@ from tests.samples.values.labelled import dataset
 
 VARIABLE = xr.Variable(("x",), np.arange(2))
 INDEX = dataset().xindexes["x"]
+HELD = dataset()["x"].variable._data
 
 PARTS = {
     "families.build": [
@@ -28,11 +29,12 @@ PARTS = {
         (dataset(), 3, ["x", "y", "lab", "lab"]),
         (dataset()["a"], 0, xr.Variable(("x", "y"), np.zeros((3, 3)))),
         (dataset()["a"], 0, xr.Variable((), np.array(1))), (dataset()["a"], 3, []),
+        (HELD, 1, 5), (HELD, 1, pd.Index([1])),
     ],
     "families.child-type": [
         (VARIABLE, 0, "x"), (VARIABLE, 1, [1]), (VARIABLE, 3, [1]),
         (dataset()["x"].variable, 3, np.arange(2)), (INDEX, 0, np.arange(2)), (dataset(), 5, [1]),
-        (dataset()["a"], 0, 5),
+        (dataset()["a"], 0, 5), (HELD, 0, np.arange(2)),
     ],
 }  # fmt: skip
 
@@ -66,6 +68,7 @@ LARGE = {
     "value.dtype": [
         (dataset()["x"].variable, 4, np.dtype("U100000000")),
         (INDEX, 2, np.dtype("U100000000")),
+        (HELD, 1, np.dtype("U100000000")),
         (
             dataset().stack(z=("x", "y")).xindexes["z"],
             3,
@@ -76,7 +79,7 @@ LARGE = {
 
 
 def kind(meta, children):
-    header, frames = sent(VARIABLE)
+    header, frames = sent(VARIABLE if children == 4 else HELD)
     return {**header, "sub-header": meta}, frames
 
 
@@ -84,6 +87,7 @@ KINDS = {
     "families.header": [
         ({"kind": "Mine", "data": "array"}, 4), ({"kind": "Variable", "data": "lazy"}, 4),
         ({"kind": 5, "data": "array"}, 4), ({"kind": "Variable"}, 4),
+        *(({"data": held}, 2) for held in ("array", "levels", 5, ["index"])), ({}, 2),
     ],
     "families.child-count": [({"kind": "Variable", "data": "index"}, 4)],
 }  # fmt: skip

@@ -51,6 +51,7 @@ def examples() -> dict[str, object]:
         "recarray": np.rec.array([(1, "a"), (2, "b")], dtype=[("n", "i4"), ("t", "U1")]),
         "complex-long-double": np.ones((1, 2), "G"),
         "poly1d": np.poly1d([1, 2, 3]),
+        "singular values": np.linalg.svd(np.ones((2, 2))),
         "chebyshev": np.polynomial.Chebyshev([1, 2], domain=[0, 5]),
         "generator": np.random.default_rng(1),
         "philox": np.random.Philox(5),
@@ -145,6 +146,10 @@ def _polynomials() -> Iterator[object]:
         yield kind([1, 2, 3])
         yield kind([1j], domain=[0, 5], window=[1, 2], symbol="t")
     yield np.poly1d([1, 2, 3], variable="z")
+    square = np.array([[2.0, 1.0], [1.0, 3.0]])
+    yield from (make(square) for make in (np.linalg.eig, np.linalg.eigh, np.linalg.qr))
+    yield from (np.linalg.slogdet(square), np.unique_all([1, 1]), np.unique_counts([1, 1]))
+    yield np.unique_inverse([3, 1])
     pickled = Polynomial([1.0, 2.0], symbol="t")
     pickled.__setstate__(pickled.__getstate__())
     yield pickled

@@ -21,6 +21,7 @@ def examples() -> dict[str, object]:
         "array": made["a"],
         "variable": made["a"].variable,
         "index": made.xindexes["y"],
+        "data of an index": made["y"].variable._data,
         "moment": cftime.DatetimeNoLeap(2001, 2, 28, 5, microsecond=7),
         "day": cftime.datetime(2001, 2, 30, calendar="360_day"),
         "calendar": xr.date_range("0001", periods=3, calendar="noleap", use_cftime=True),
@@ -89,6 +90,11 @@ def others() -> Iterator[object]:
         yield from made.xindexes.values()
         for array in made.variables:
             yield from (made[array], made[array].variable)
+    # What tasks of map_blocks pass on.
+    yield dataset()["when"].variable._data
+    yield dataset()["x"].variable._data
+    levels = pd.MultiIndex.from_product([[1, 2], ["a"]], names=["x", "y"])
+    yield from (xr.core.indexing.PandasMultiIndexingAdapter(levels, level=x) for x in ("x", None))
     yield xr.DataArray(np.zeros((2, 3)))
     yield xr.DataArray(5, name="five")
     yield xr.DataArray(np.arange(3), dims="x", name=("a", 1), attrs={"k": [1, 2]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from dask.array import stats as of_dask
 from scipy import integrate, optimize, spatial, stats
 
 ONE, OTHER = np.random.default_rng(0).normal(size=(2, 12))
@@ -25,6 +26,7 @@ def examples() -> dict[str, object]:
         "resampled": stats.bootstrap((ONE,), np.mean, n_resamples=9, rng=0),
         "trials": stats.binomtest(3, 10),
         "pairs": stats.tukey_hsd(ONE, OTHER),
+        "of Dask": of_dask.NormaltestResult(ONE[0], 0.5),
         "tree": spatial.KDTree(ONE.reshape(6, 2)),
     }
 
@@ -52,6 +54,7 @@ def others() -> list[object]:
         stats.mannwhitneyu(*np.reshape([ONE, OTHER], (2, 3, 4))), stats.barnard_exact(table),
         stats.contingency.odds_ratio(table), stats.contingency.crosstab([1, 2], [1, 1]),
         stats.cramervonmises(ONE, "norm"),
+        *(kind(ONE[0], ONE) for name, kind in vars(of_dask).items() if name.endswith("Result")),
         stats.page_trend_test([[1, 2, 3], [2, 3, 4]]),
         spatial.cKDTree(np.ones((20, 3)), leafsize=4), spatial.KDTree(np.zeros((0, 2))),
     ]  # fmt: skip

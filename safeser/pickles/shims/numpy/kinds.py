@@ -1,10 +1,11 @@
-"""Reviewed functions for NumPy's polynomials and the constant ``masked``.
+"""Reviewed functions for NumPy's polynomials, named results and the constant ``masked``.
 
 The one rule: the public constructor makes every object, from arrays that were checked.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,15 @@ SERIES: dict[str, Any] = {
 
 def _masked_constant(_: Site, __: str) -> Any:
     return np.ma.masked
+
+
+def _result(_: Site, name: str, *parts: Any) -> Any:
+    module, __, kind = name.partition(":")
+    cls = getattr(importlib.import_module(module), kind)
+    try:
+        return cls(*parts)
+    except TypeError:
+        raise bad("arguments", f"{name} has another number of parts") from None
 
 
 def _numbers(value: Any) -> Any:
@@ -78,5 +88,6 @@ SHIMS: dict[str, Callable[..., Any]] = {
     "masked_constant": _masked_constant,
     "poly1d": _poly1d,
     "polynomial": begin,
+    "result": _result,
     "series": _series,
 }

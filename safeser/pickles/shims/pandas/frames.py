@@ -49,6 +49,16 @@ def _split(_: Site, name: str) -> Any:
     return getattr(importlib.import_module(module), kind)()
 
 
+def _overlapping(_: Site, name: str, parts: Any) -> Any:
+    # A tuple by another name, which rolling windows pass on.
+    if len(plain(parts, tuple)) != 3 or type(parts[0]) not in (pd.DataFrame, pd.Series):
+        raise bad("arguments", "a partition with rows of its neighbours is something else")
+    for rows in parts[1:]:
+        plain(rows, int, type(None))
+    module, __, kind = name.partition(":")
+    return getattr(importlib.import_module(module), kind)(parts)
+
+
 # -- blocks ------------------------------------------------------------------------------------
 
 
@@ -204,6 +214,7 @@ SHIMS: dict[str, Callable[..., Any]] = {
     "empty": begin,
     "frame": _frame,
     "manager": _manager,
+    "overlapping": _overlapping,
     "single": _single,
     "split": _split,
 }
