@@ -16,10 +16,18 @@ from safeser.channel.events import PendingRecords
 from safeser.envelope import Verified, byte_count
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.policy import Policy
+from safeser.policy.rules import WEAKEST
 from safeser.values import Context, Grant, Kind
 
-#: Kinds of messages that need authority even without payloads.
-_AUTHORITY = (Kind.TASK, Kind.CONTROL)
+
+def is_counted(context: Context) -> bool:
+    """Tell whether messages of *context* without payloads are counted, and have no records.
+
+    Those with authority have records. A count does not say the kind, which replaying it needs: so
+    what is of a stronger kind than its operation has a record as well, such as a relay of data.
+    """
+    name, kind = context.operation, context.kind
+    return kind is Kind.ADMIN or (kind is Kind.DATA and (name is None or WEAKEST.get(name) is kind))
 
 
 class Unverified:
@@ -189,7 +197,7 @@ class Admitted(_OfLink, AdmittedFields):  # type: ignore[misc]  # as above
     @property
     def is_plain(self) -> bool:
         """Whether it has no payload and needs no authority, and so is counted, not recorded."""
-        return not self.outcomes and self.admission.context.kind not in _AUTHORITY
+        return not self.outcomes and is_counted(self.admission.context)
 
 
 # These go past the constructors above. Only safeser.channel.receiving calls them.

@@ -8,6 +8,7 @@ is decided before any of them is decoded (DESIGN, invariants 5 and 9).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -23,6 +24,7 @@ from safeser.channel.admitted import (
     PermittedFields,
     Received,
     ReceivedFields,
+    is_counted,
     make_admitted,
     make_permitted,
     make_received,
@@ -89,12 +91,23 @@ class Receiving(Sending):
         grant = policy.bound(context).written_by(author, sender=self.peer)
         if grant.own and not takes_own:
             grant = replace(grant, own=frozenset())
+        unread = _unread(grant)
+        if unread == "cloudpickle" and policy.written is not None:
+            # Code passes while the file is only observed. The log has the family that enforcing it
+            # would derive, which would have to read the pickle as well.
+            enforced = policy.written.bound(context).written_by(author, sender=self.peer)
+            if _unread(enforced) is None:
+                with suppress(SafeserError):
+                    serialization.judge(
+                        own, frames, enforced, limits=policy.limits, declared=policy.families
+                    )
+                    unread = "pickle"
         try:
             reading = serialization.read(
                 own,
                 frames,
                 limits=policy.limits,
-                unread=_unread(grant),
+                unread=unread,
                 allow=grant.allow,
                 budget=self.budgets.of(verified)[0],
                 declared=policy.families,
@@ -199,15 +212,10 @@ class Receiving(Sending):
         if not decision.permitted:
             self._refuse_operation(context, decision, message=verified.sequence)
         if not payloads:
-            if context.kind is Kind.TASK or context.kind is Kind.CONTROL:
-                # Authority needs no payload: restart, terminate and upload_file are plain msgpack.
-                made = self.event("admit", context, None, PERMIT, True, message=verified.sequence)
-                rule = shadow_rule(self.channel.shadow, context)
-                if rule:
-                    made["shadow_rule"] = rule
-                self._permitted([made], records)
-            else:
+            if context.kind is Kind.ADMIN:  # as most
                 self._permitted_plain(context, records)
+            else:
+                self.note_plain(verified, context, records)
             admission = Admission(context, policy, UNUSED[2], records)
             return make_admitted(AdmittedFields(admission, ()))
         # 3. Every payload by its family; none is decoded before all have passed.
@@ -225,6 +233,23 @@ class Receiving(Sending):
         admitted = make_admitted(AdmittedFields(admission, outcomes))
         self._record_payloads(admitted)
         return admitted
+
+    def note_plain(
+        self, verified: Arrived, context: Context, records: PendingRecords | None = None
+    ) -> None:
+        """Count or record a permitted operation without payloads; one inside a relay as well.
+
+        :raises AuditError: if it cannot be recorded.
+        """
+        if is_counted(context):
+            self._permitted_plain(context, records)
+            return
+        # Authority needs no payload: restart, terminate and upload_file are plain msgpack.
+        made = self.event("admit", context, None, PERMIT, True, message=verified.sequence)
+        rule = shadow_rule(self.channel.shadow, context)
+        if rule:
+            made["shadow_rule"] = rule
+        self._permitted([made], records)
 
     def holds_again(self, verified: Arrived, policy: Policy) -> bool:
         """Tell whether what *policy* decided of messages without payloads holds for *verified*.

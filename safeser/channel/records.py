@@ -7,7 +7,7 @@ turns a refusal into a permission.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -31,6 +31,7 @@ from safeser.envelope import Handshake, Session
 from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.identity import PublicKey
 from safeser.policy import Policy
+from safeser.policy.questions.readable import readable
 from safeser.policy.questions.shadow import PERMIT, shadow_rule
 from safeser.values import UNKNOWN, Context, Described, Kind, Limits, Suite
 
@@ -145,6 +146,8 @@ class Recording:
     def _session_facts(self) -> SessionFacts:
         """Return what every record of the present session says alike."""
         session, claims = self.session, self.session.peer_claims
+        # Replaying takes what is not said for safeser.
+        way = {} if self.transport == "safeser" else {"transport": self.transport}
         return SessionFacts(
             session.id.hex()[:ID_LENGTH],
             {
@@ -153,6 +156,7 @@ class Recording:
                 "peer": session.peer,
                 "peer_states": policy_text(claims.policy, claims.revision, claims.sha256),
                 "suite": session.suite.word,
+                **way,
             },
         )
 
@@ -317,6 +321,22 @@ class Recording:
         :raises AuditError: at the end, if they cannot be written; nothing may be loaded then.
         """
         return PendingRecords(self._write)
+
+    def note_reading(self, context: Context, authors: Iterable[str], where: str = "keys") -> None:
+        """Record that the sender of *context* may read values of other *authors*, one by one.
+
+        :raises AuditError: if it cannot be recorded; it may read none of them then.
+        """
+        events = []
+        for author in sorted(authors):
+            made = self.event("read", context, None, PERMIT, True, where=where)
+            made["author"] = author
+            shadow = self.channel.shadow
+            if shadow is not None and author not in readable(shadow, context):
+                made["shadow_rule"] = "values.author"
+            events.append(made)
+        if events:
+            self._permitted(events, None)
 
     def _write(self, records: PendingRecords) -> None:
         for counter, times in records.counts.items():

@@ -166,7 +166,8 @@ def show(
     line(_title(loaded), style="bold")
     line(f"SHA-256 {loaded.sha256}")
     if loaded.observes:
-        mark(False, "mode observe: it refuses the floors alone, and records what its contexts do")
+        what = "it refuses the floors, and code where no context sends any"
+        mark(False, f"mode observe: {what}, and records what its contexts refuse")
     line()
     table(
         ("principal", "groups", "keys in this file"),

@@ -152,6 +152,8 @@ def replay(policy: PolicyName, logs: LogPaths, *, output: FormatOption = Format.
 
 
 def _show_replay(policy: Policy, traffic: Traffic, refused: list[Refusal]) -> None:
+    from safeser.policy.recorded.replay import NOT_REPLAYED
+
     _show_groups(refused)
     fixes = dict.fromkeys(each.decision.fix for each in refused)
     for fix in fixes:
@@ -164,6 +166,7 @@ def _show_replay(policy: Policy, traffic: Traffic, refused: list[Refusal]) -> No
     )
     if traffic.skipped:
         say(f"{traffic.skipped:,} messages are left out: no policy decides about them.")
+    say(f"Not replayed: {', '.join(NOT_REPLAYED)}.")
 
 
 def _show_groups(refused: list[Refusal]) -> None:
@@ -179,16 +182,20 @@ def _show_groups(refused: list[Refusal]) -> None:
         for each in group:
             times = f"{each.seen.times:,}".rjust(numbers)
             who = ends[each.message[:2]].ljust(wide)
-            say(f"  {times}  {who}  {_what(each.message)}", hang=indent + 2)
+            say(f"  {times}  {who}  {_what(each.message)}{_hosts[each.same_host]}", hang=indent + 2)
             say(" " * indent + _example(each.seen), hang=indent + 2)
     if refused:
         line()
 
 
+_hosts = {None: "", True: ", on one machine only", False: ", between machines only"}
+
+
 def _what(message: Message) -> str:
     operation = message.operation or "no operation"
     author = f" of {message.author}" if message.author else ""
-    return f"{message.kind.value}, {operation}, {message.family}{author}"
+    what = "values" if message.reads else message.family
+    return f"{message.kind.value}, {operation}, {what}{author}"
 
 
 def _example(seen: Seen) -> str:
@@ -212,7 +219,8 @@ def learn(
     like: Annotated[
         str | None,
         typer.Option(
-            metavar="POLICY", help="Take groups, profiles and values from it, which no log names."
+            metavar="POLICY",
+            help="Take groups, profiles, values and where code may go from it.",
         ),
     ] = None,
 ) -> None:

@@ -348,7 +348,8 @@ def _policy(settings: Settings) -> Finding:
         return _failed("policy", error)
     named = f"{policy.name} revision {policy.revision}"
     if policy.observes:
-        return Finding("policy", "note", f"{named} only observes: it refuses the floors alone")
+        what = "it refuses the floors, and code where no context sends any"
+        return Finding("policy", "note", f"{named} only observes: {what}")
     return Finding("policy", "fine", named)
 
 

@@ -1,56 +1,104 @@
 """The decision table of a policy with ``mode: observe``: record everything, refuse only the floors.
 
 The one rule: it is a table like any other, and :class:`safeser.policy.decide.Table` alone decides
-by it. What it adds is one context, above those of the file, that matches listed principals and
-permits them everything; ``unknown`` is no listed principal.
+by it. Each context of the file matches what it matches, and grants listed principals all but what
+the file does not want to rehearse: code in a process to which none of its contexts sends any, such
+as a user's. There the file decides about pickles, families of its own and operations that run code.
+``unknown`` is no listed principal, and has what the file says.
+
+Submissions stay what they are: where the file says ``sealed``, clients sign while it only observes,
+so that what the log has is what they will send.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from safeser.operations import NAMES
 from safeser.policy.decide import Table
-from safeser.policy.rules import ANY_TRANSPORT, ANYWHERE, PROFILES
+from safeser.policy.rules import CODE_OPERATIONS, COMPUTE, PROFILES, SIGNED_OPERATIONS
 from safeser.policy.source.context import PickleModel, Rule
-from safeser.values import FAMILIES, UNKNOWN, KeyConflicts, Kind
+from safeser.values import FAMILIES, SEALED, UNKNOWN, AuditFailure, KeyConflicts
 
-__all__ = ["CONTEXT", "observing"]
+__all__ = ["observing", "taking_code"]
 
-#: The name of the context that permits everything; no context of such a file may have it.
-CONTEXT = "observe"
+
+def taking_code(rules: Sequence[Rule], own: Collection[str] = ()) -> frozenset[str]:
+    """Return the principals to which some of *rules* sends code: what runs there, signed or not.
+
+    A scheduler opens nothing of the sealed calls that it hands on.
+
+    :param own: families of the program's own, which may do anything with bytes.
+    """
+    handing = [rule for rule in rules if COMPUTE in rule.operations and rule.submission != "none"]
+    workers = frozenset().union(*(rule.recipients for rule in handing))
+    relays = frozenset().union(*(rule.senders for rule in handing)) - workers
+    owned = (rule.recipients for rule in rules if rule.listed.intersection(own))
+    signed = _sent(rules, SEALED) - relays
+    return _sent(rules, "code").union(signed, *owned)
+
+
+def _sent(rules: Sequence[Rule], submission: str) -> frozenset[str]:
+    """Return the recipients of the contexts that say *submission*."""
+    return frozenset().union(*(r.recipients for r in rules if r.submission == submission))
 
 
 def observing(written: Table, principals: Collection[str]) -> Table:
-    """Return the table that permits all that *written* permits or refuses, save for the floors."""
-    rules = written.rules
-    listed = frozenset(principals)
+    """Return the table that permits what *written* permits, and of what it refuses all but code."""
+    rules, listed = written.rules, frozenset(principals)
+    taking = taking_code(rules, written.own)
     families = (*(family for family in FAMILIES if family != "error"), *sorted(written.own))
     allow = {(each.name, each.role): each for rule in rules for each in rule.allow}
-    everything = Rule.model_construct(
-        name=CONTEXT,
-        senders=listed,
-        recipients=listed,
-        kinds=frozenset(Kind),
-        # What the file wants encrypted stays encrypted while it is only observed.
-        suite=max((rule.suite for rule in rules), default=written.suite),
-        transports=ANY_TRANSPORT,
-        same_host=ANYWHERE,
-        authors=listed,
-        values=listed,
-        serializers=families,
-        deserializers=families,
-        pickle=PickleModel.model_construct(profile=PROFILES, allow=tuple(allow.values())),
-        types=frozenset().union(*(rule.types for rule in rules)),
-        classes="own" if any(rule.classes == "own" for rule in rules) else "registered",
-        submission="code",
-        key_conflicts=KeyConflicts(definition="warn", principal="warn"),
-        operations=NAMES,
-    )
-    strangers = [rule for rule in rules if UNKNOWN in rule.senders | rule.recipients]
-    return Table(
-        [everything, *strangers],
-        listed,
-        own=written.own,
-        suite=max(written.suite, everything.suite),
-    )
+    # What the file wants encrypted stays encrypted while it is only observed.
+    suite = max((rule.suite for rule in rules), default=written.suite)
+    same = {
+        "until": None,
+        "suite": suite,
+        "authors": listed,
+        "values": listed,
+        "classes": "own" if any(rule.classes == "own" for rule in rules) else "registered",
+        "key_conflicts": KeyConflicts(definition="warn", principal="warn"),
+        "audit": "all",
+        "audit_failure": AuditFailure(),
+    }
+    code = {
+        "serializers": families,
+        "deserializers": families,
+        "pickle": PickleModel.model_construct(profile=PROFILES, allow=tuple(allow.values())),
+        "types": frozenset().union(*(rule.types for rule in rules)),
+        "operations": NAMES,
+    }
+    found: list[Rule] = []
+    rest = Rule.model_construct(name="*", senders=listed, recipients=listed)
+    for rule in (*rules, rest):
+        senders, recipients = rule.senders & listed, rule.recipients & listed
+        for some, more in ((recipients & taking, code), (recipients - taking, {})):
+            if senders and some:
+                submission = _submission(rule, rules, some)
+                place = {"senders": senders, "recipients": some, "submission": submission}
+                # No context of a file has such a name.
+                name = f"observe:{rule.name}{'' if more else ':data'}"
+                grants = more or _data(rule, submission)
+                found.append(rule.model_copy(update={"name": name, **same, **place, **grants}))
+        if UNKNOWN in rule.senders | rule.recipients:
+            found.append(rule)
+    return Table(found, listed, own=written.own, suite=max(written.suite, suite))
+
+
+def _submission(rule: Rule, rules: Sequence[Rule], recipients: frozenset[str]) -> str:
+    """Return what *rule* lets through, or else what others submit to *recipients*."""
+    if rule.submission == "none":
+        sent = (word for word in ("code", SEALED) if recipients & _sent(rules, word))
+        return next(sent, "none")
+    return rule.submission
+
+
+def _data(rule: Rule, submission: str) -> dict[str, Any]:
+    """Return what passes by *rule* to principals to which no code is sent."""
+    signed = SIGNED_OPERATIONS if submission == SEALED else frozenset()
+    return {
+        "serializers": tuple(dict.fromkeys((*rule.serializers, "dask"))),
+        "deserializers": tuple(dict.fromkeys((*rule.deserializers, "dask"))),
+        "operations": rule.operations | signed | (NAMES - CODE_OPERATIONS),
+    }

@@ -206,18 +206,11 @@ class Policy:
         :param author: the author of the payload, if it was not the sender.
         """
         table = self._periods.lasting or self._periods.table()
-        decision = table.decide(context, family, sealing=sealing, author=author)
-        if self.written is not None and not decision.permitted:
-            # Sealed calls, which a context of code does not permit: nothing is lost by observing.
-            return self.written.decide(context, family, sealing=sealing, author=author)
-        return decision
+        return table.decide(context, family, sealing=sealing, author=author)
 
     def permits_operation(self, context: Context) -> Decision:
         """Answer whether the operation of *context* may be asked for, whatever it carries."""
-        decision = self._periods.table().permits_operation(context)
-        if self.written is not None and not decision.permitted:
-            return self.written.permits_operation(context)
-        return decision
+        return self._periods.table().permits_operation(context)
 
     def refusal(
         self, context: Context, decision: Decision, *, sealing: bool = False

@@ -17,7 +17,6 @@ from safeser.operations.groups import PARTS
 from safeser.policy import floors
 from safeser.policy.confined import read_confined
 from safeser.policy.decide import Table
-from safeser.policy.observing import CONTEXT
 from safeser.policy.rules import CODE_OPERATIONS, COMPUTE, SUBMIT, WEAKEST, Principal
 from safeser.policy.source.context import Rule
 from safeser.policy.source.entry import Entry
@@ -70,32 +69,21 @@ def resolve(
     check_one_group(table, rules, principals, document)
     check_confined(rules, principals, document)
     if model.mode == "observe":
-        _check_observed(rules, principals, document)
+        _check_observed(principals, document)
     return principals, table
 
 
-def _check_observed(
-    rules: Sequence[Rule], principals: Mapping[str, Principal], document: Document
-) -> None:
+def _check_observed(principals: Mapping[str, Principal], document: Document) -> None:
     """Refuse what ``mode: observe`` would make meaningless."""
     for name, each in principals.items():
         if each.confined is not None:
             raise fault(
-                f"{name!r} is confined, and 'mode: observe' lets code pass between all principals,"
-                " out of its sandbox as well",
+                f"{name!r} is confined, and 'mode: observe' lets code pass to all principals that"
+                " take any, out of its sandbox as well",
                 source=document.source,
                 place=document.key_place(("principals", name, "confined")),
                 rule="config.observe",
                 fix="Take 'confined' out until the mode is enforce.",
-            )
-    for index, rule in enumerate(rules):
-        if rule.name == CONTEXT:
-            raise fault(
-                f"{CONTEXT!r} names the context that 'mode: observe' decides by",
-                source=document.source,
-                place=document.place(("contexts", index, "name")),
-                rule="config.duplicate-name",
-                fix="Give it another name.",
             )
 
 

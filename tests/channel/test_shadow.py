@@ -184,9 +184,69 @@ def test_an_observing_policy_records_what_its_contexts_refuse(bea, policy):
         text = text.replace(old, new, 1)
     link, message = bea(enforced=text)
     assert link.policy.observes
-    admitted(link, message, kind=Kind.CONTROL, operation="run")
+    admitted(link, message, kind=Kind.CONTROL, operation="restart")
     admitted(link, message, ONE, operation=None)
     assert rules(link) == ["operation.not-granted", None]
+    with refusal(PolicyDenied, "operation.not-granted"):  # no context sends code to bea
+        admitted(link, message, kind=Kind.CONTROL, operation="run")
+
+
+def test_a_relay_of_data_is_recorded_and_one_of_questions_counted(bea):
+    """A count says the operation alone, which replaying takes for one of its weakest kind."""
+    link, message = bea()
+    for kind in (Kind.ADMIN, Kind.DATA):
+        link.note_plain(message, link.inbound(kind, "broadcast"))
+    link.note_reading(link.inbound(Kind.DATA, "gather"), {"cy", "dora"})
+    made = [(each["event"], each["kind"], each["author"]) for each in link.audit.events[-3:]]
+    assert made == [("admit", "data", ""), ("read", "data", "cy"), ("read", "data", "dora")]
+
+
+def test_while_observing_the_family_of_a_pickle_is_that_of_the_file(bea, policy):
+    """Another context sends code to bea; the one of ann lets pickles pass, of these profiles."""
+    text = observing(policy)
+    for old, new in (*NO_CODE, ("sender: cy\n", "sender: cy\n    submission: code\n")):
+        text = text.replace(old, new, 1)
+    for value, family in ((complex(1, 2), "pickle"), (Weird(), "cloudpickle")):
+        link, message = bea(enforced=text)
+        admitted(link, message, (PICKLE, [pickle.dumps(value)]), operation=None)
+        assert [each["family"] for each in link.audit.events][-1] == family
+
+
+SIGNED = """safeser: 1
+name: signed
+revision: 1
+mode: observe
+principals: {s: {}, w: {}, carol: {}, alice: {}}
+contexts:
+  - {name: submit, sender: carol, recipient: s, submission: sealed, operations: {grant: basic}}
+  - {name: look, sender: alice, recipient: s, operations: {grant: look}}
+  - {name: hand, sender: s, recipient: w, authors: carol, submission: sealed,
+     operations: {grant: cluster}}
+  - {name: results, sender: [s, w], recipient: [carol, alice], kinds: [admin, data]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("sender", "recipient", "operation", "family", "permitted"),
+    [
+        ("alice", "s", "update-graph", "sealed", True),  # as she would under the file if she might
+        ("alice", "s", "update-graph", "cloudpickle", False),
+        ("alice", "w", "run", "cloudpickle", True),  # workers run what is signed: code reaches them
+        ("w", "alice", None, "dask", True),
+        ("w", "alice", None, "pickle", False),
+        ("w", "alice", None, "cloudpickle", False),
+        ("w", "alice", "upload_file", "msgpack", False),
+        ("w", "alice", "terminate", "msgpack", True),
+        ("w", "s", "run_function", "cloudpickle", False),
+    ],
+)
+def test_code_goes_where_the_file_sends_code(sender, recipient, operation, family, permitted):
+    observed = Policy.parse(SIGNED)
+    context = Context(sender, recipient, "control", operation, transport="safeser", same_host=True)
+    for sealing in (True, False):
+        found = observed.decide(context, family, sealing=sealing)
+        assert found.permitted is permitted, found
+    assert observed.may_sign("alice", "s", Kind.TASK)
 
 
 def test_an_observing_policy_keeps_the_floors(policy):
@@ -219,7 +279,6 @@ def test_unknown_has_what_the_contexts_say_and_what_is_to_be_encrypted_is(policy
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        (("name: little", "name: observe"), "config.duplicate-name"),
         (("mode: observe", "mode: observer"), "config.mode"),
         (("dora: {}", "dora: {confined: {}}"), "config.no-effect"),
         (

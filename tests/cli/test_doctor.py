@@ -177,7 +177,7 @@ def test_a_role_with_its_key(found, keys, role):
 @pytest.mark.parametrize(
     ("options", "check", "says"),
     [
-        ({"policy": "observe"}, "policy", "only observes: it refuses the floors alone"),
+        ({"policy": "observe"}, "policy", "only observes: it refuses the floors, and code"),
         ({"shadow": "strict"}, "shadow", "strict revision 1, whose refusals are only recorded"),
     ],
 )

@@ -73,7 +73,7 @@ ROWS = [
     ("show types.yaml", 0, ["types       my.lib:Thing"]),
     ("show default --operations", 0, ["    update-graph\n"]),
     ("show default", 0, ["!    update-graph\n"]),
-    ("show observe", 0, ["mode observe: it refuses the floors alone"]),
+    ("show observe", 0, ["mode observe: it refuses the floors, and code"]),
     ("show seals.yaml", 0, ["seals       dask, msgpack", "opens       msgpack"]),
     *(
         ("show more.yaml", 0, [says])

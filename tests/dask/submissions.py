@@ -76,6 +76,9 @@ class Way:
     def inbound(self, kind: Kind, operation: str) -> Context:
         return Context(self.peer, "scheduler", kind, operation, **self._way)
 
+    def note_reading(self, context: Context, authors: set[str]) -> None:
+        """The log of these tests has conflicts alone."""
+
 
 class Stream:
     def __init__(self, peer: str, **way: Any) -> None:

@@ -76,9 +76,13 @@ class Gathering:
     def _reads_all(self) -> bool:
         """Tell whether workers give this client values: the policy lets it read all of them."""
         link = self._policy_link()  # type: ignore[attr-defined]  # of the client that this is part of
-        workers = () if link is None else task_workers(link.policy, link.peer).takes
+        if link is None:
+            return True
+        # While a policy only observes, values take the way that they take once it is enforced.
+        policy = link.policy.written or link.policy
+        workers = task_workers(policy, link.peer).takes
         return not workers or any(
-            reads_all(link.policy, each)
+            reads_all(policy, each)
             for worker in workers
             for each in anywhere(link.local, worker, "get_data", Kind.DATA)
         )

@@ -220,7 +220,7 @@ def _judge_opened(
         later += check_inner(known, path, inner, payloads=bool(message.rows))
     if raw:
         kinds.append(Kind.CONTROL)
-    return _judge(
+    judged = _judge(
         side,
         link.inbound(Kind.strongest(kinds), row.name),
         body,
@@ -231,6 +231,10 @@ def _judge_opened(
         later=later,
         opened_at=opened_at,
     )
+    # The record of a relay does not say what was asked of the policy about the request inside it.
+    for context in dict.fromkeys(link.inbound(one.kind, one.name) for _, one in inside):
+        link.note_plain(message.verified, context, side.records)
+    return judged
 
 
 @lru_cache(maxsize=1024)  # the table has fewer rows

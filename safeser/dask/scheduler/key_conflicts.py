@@ -53,8 +53,8 @@ from safeser.dask.scheduler.weak_task_dict import WeakTaskDict, WeakTaskSet
 from safeser.dask.sealed.node import Sealed
 from safeser.dask.servers import Part, link_of
 from safeser.dask.wire.packer import packed
-from safeser.dask.worker.direct_requests import runs_code
-from safeser.errors import PolicyDenied
+from safeser.errors import PolicyDenied, SafeserError
+from safeser.policy.questions.readable import runs_code
 from safeser.policy.taken_tasks import anywhere
 from safeser.values import UNKNOWN, Context, Kind
 
@@ -78,7 +78,7 @@ _submission: ContextVar[Submission | None] = ContextVar("safeser-submission", de
 class _Refused(BaseException):
     """Ends Dask's ``update_graph``, whose own handler would tell every client that wants a key."""
 
-    def __init__(self, error: PolicyDenied, keys: set[Any]) -> None:
+    def __init__(self, error: SafeserError, keys: set[Any]) -> None:
         super().__init__()
         self.error = error
         self.keys = keys
@@ -192,7 +192,7 @@ class Guard(Part):
             *self._other_actors(keys if actors is True else actors or ()),
             *self._refused_before(client, dsk, keys),
         ]
-        unread = self._readers.of_graph(context, dsk)
+        unread = self._readers.of_graph(submission.link, context, dsk)
         # Of a key that both say, what it computes is the first thing to know.
         if unread is not None and not any(each.rule == "key.definition" for each in conflicts):
             self._refuse_graph(submission, unread, keys)
@@ -215,7 +215,7 @@ class Guard(Part):
         return stock(dsk=dsk, keys=keys, client=client, **rest)
 
     def _refuse_graph(
-        self, submission: Submission, error: PolicyDenied, keys: set[Any]
+        self, submission: Submission, error: SafeserError, keys: set[Any]
     ) -> NoReturn:
         context = self._context(submission, Kind.TASK, "update-graph")
         note_refusal(self._channel.audit, context, error)

@@ -19,10 +19,11 @@ from typing import Any
 from safeser.dask.messages.author_statements import stating
 from safeser.dask.servers import Part
 from safeser.dask.wire.task_key import shown_key
-from safeser.errors import PolicyDenied
+from safeser.errors import AuditError, PolicyDenied, SafeserError
 from safeser.policy import Policy
 from safeser.policy.questions.readable import readable
-from safeser.values import UNKNOWN, Context, Kind
+from safeser.policy.rules import WEAKEST
+from safeser.values import UNKNOWN, Context
 
 __all__ = ["Readers", "unreadable"]
 
@@ -63,18 +64,31 @@ class Readers(Part):
     def _policy(self) -> Policy:
         return self._known.channel.policy
 
-    def refusal(self, context: Context, keys: Iterable[Any]) -> PolicyDenied | None:
-        """Return the refusal for the first of *keys* that the sender of *context* may not read."""
+    def refusal(
+        self, link: Any, context: Context, keys: Iterable[Any], *, every: bool = False
+    ) -> SafeserError | None:
+        """Return the refusal for the first of *keys* that the sender of *context* may not read.
+
+        :param link: of the sender, whose log says whose they are; None if it has left.
+        :param every: whether it may use the values of every author, unknown ones too.
+        """
         if context.sender == context.recipient:
             return None
         tasks, may = self._server.tasks, readable(self._policy, context)
+        others: set[str] = set()
         for key in keys:
             task = tasks.get(key)
-            if task is None or self.owner_of(task) in may:
+            owner = context.sender if task is None else self.owner_of(task)
+            if owner == context.sender or _is_published(task):
                 continue
-            if any(each.client_key.startswith(_PUBLISHED) for each in task.who_wants or ()):
-                continue
-            return unreadable(self._policy, context, key, self.owner_of(task))
+            if owner not in may and not every:
+                return unreadable(self._policy, context, key, owner)
+            others.add(owner)
+        try:
+            if link is not None:
+                link.note_reading(context, others)
+        except AuditError as error:
+            return error
         return None
 
     def require(self, link: Any, name: str, keys: Iterable[Any]) -> None:
@@ -82,22 +96,28 @@ class Readers(Part):
 
         :raises PolicyDenied: which was recorded.
         """
-        context = link.inbound(Kind.DATA, name)
-        error = self.refusal(context, keys)
+        context = link.inbound(WEAKEST[name], name)
+        error = self.refusal(link, context, keys)
         if error is not None:
             link.note_refusal(context, error)
             error.recorded = True
             raise error
 
-    def of_graph(self, context: Context, graph: Mapping[Any, Any]) -> PolicyDenied | None:
+    def of_graph(
+        self, link: Any, context: Context, graph: Mapping[Any, Any]
+    ) -> SafeserError | None:
         """Return the refusal of *graph* for an existing value that its author may not use.
 
         A key of the graph that exists already names the value of its first author.
+
+        :param link: of the author; None if it has left.
         """
-        if self._policy.principals.keys() <= readable(self._policy, context):
-            return None
+        every = self._policy.principals.keys() <= readable(self._policy, context)
+        if every and self._known.channel.shadow is None:
+            return None  # no policy is rehearsed that could tell values apart
         inputs = chain.from_iterable(node.dependencies for node in graph.values())
-        return self.refusal(context, chain(graph, (key for key in inputs if key not in graph)))
+        keys = chain(graph, (key for key in inputs if key not in graph))
+        return self.refusal(link, context, keys, every=every)
 
     async def gathered(
         self, stock: Callable[..., Awaitable[Any]], keys: Collection[Any], serializers: Any = None
@@ -143,3 +163,7 @@ class Readers(Part):
         link = _publisher.get()
         if link is not None and client.startswith(_PUBLISHED):
             self.require(link, "publish_put", keys)
+
+
+def _is_published(task: Any) -> bool:
+    return any(each.client_key.startswith(_PUBLISHED) for each in task.who_wants or ())

@@ -10,15 +10,14 @@ or not, which could change every value there anyway.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from safeser.channel import Link
-from safeser.policy import Policy
-from safeser.policy.questions.readable import readable, reads_all
-from safeser.policy.rules import COMPUTE
-from safeser.values import SEALED, Context, Kind
+from safeser.policy.questions.readable import readable, reads_all, runs_code
+from safeser.policy.rules import WEAKEST
+from safeser.values import Kind
 
-__all__ = ["CHANGES", "require_own_scheduler", "require_reader", "runs_code"]
+__all__ = ["CHANGES", "require_own_scheduler", "require_reader"]
 
 #: Requests that change the values of a worker, and what the refused sender can do instead.
 CHANGES = {
@@ -36,13 +35,15 @@ def require_reader(
     :param author: of the only value that is read, where it is known: an actor's.
     :raises PolicyDenied: which was recorded.
     """
-    context = link.inbound(Kind.DATA, name)
-    if not (
-        link.peer == link.local
-        or is_scheduler(link.peer)
-        or reads_all(link.policy, context)
-        or author in readable(link.policy, context)
-    ):
+    if link.peer == link.local or is_scheduler(link.peer):
+        return
+    context = link.inbound(WEAKEST[name], name)
+    may = readable(link.policy, context)
+    if author in may or reads_all(link.policy, context):
+        # Of get_data its count says that it asks for all.
+        if author not in (None, link.peer):
+            link.note_reading(context, (author,), "actor")
+    else:
         link.refuse(
             context,
             "values.direct",
@@ -69,20 +70,3 @@ def require_own_scheduler(link: Link, name: str, is_scheduler: Callable[[str], b
             f"a worker does {name} only for its scheduler and principals that may run code in it",
             fix=CHANGES[name],
         )
-
-
-def runs_code(policy: Policy, context: Context, schedulers: Iterable[str]) -> bool:
-    """Tell whether the sender of *context* may run code in the worker that is its recipient.
-
-    :param schedulers: principals that may hand on what the sender signed.
-    """
-    submission = policy.grant(context).submission
-    if submission != SEALED:
-        return submission == "code"
-    return any(_is_author(policy, context, each) for each in schedulers)
-
-
-def _is_author(policy: Policy, context: Context, scheduler: str) -> bool:
-    handed = Context(scheduler, context.recipient, Kind.TASK, COMPUTE, transport="safeser")
-    listed = policy.decide(handed, SEALED, author=context.sender).permitted
-    return listed and policy.may_sign(context.sender, scheduler, Kind.TASK)

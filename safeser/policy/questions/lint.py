@@ -72,7 +72,8 @@ def _workers(policy: Policy) -> list[Finding]:
 
 _OBSERVING = Finding(
     "lint.observe",
-    "the policy only observes: every listed principal may run code in every other's processes",
+    "the policy only observes: every listed principal may run code in each process to which"
+    " some context sends code",
     "Write 'mode: enforce' once its log has no 'shadow_rule' that you did not expect.",
 )
 

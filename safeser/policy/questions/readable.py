@@ -1,4 +1,4 @@
-"""Determine whose values a client may read: its own, and those that the policy grants.
+"""Determine whose values a client may read, its own and those that the policy grants, or change.
 
 The one rule: a client reads its own values and those of the authors that its context lists under
 ``values``. The author of a value is the principal that submitted its key or scattered it. Workers
@@ -8,16 +8,18 @@ read the values of every other user.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from safeser.policy.policy import Policy
 from safeser.policy.questions.task_workers import schedulers, task_workers
-from safeser.policy.rules import READING, SUBMIT
+from safeser.policy.rules import COMPUTE, READING, SUBMIT
 from safeser.policy.taken_tasks import Takes
-from safeser.values import Context, Kind
+from safeser.values import SEALED, Context, Kind
 
-__all__ = ["read_by", "readable", "reads_all"]
+__all__ = ["BRINGING", "read_by", "readable", "reads_all", "runs_code"]
 
 #: By these a user brings data to a cluster.
-_BRINGING = frozenset({"scatter", "update_data", "update-data"})
+BRINGING = frozenset({"scatter", "update_data", "update-data"})
 
 _NONE = "none"
 
@@ -59,6 +61,23 @@ def read_by(policy: Policy, name: str) -> frozenset[str]:
     return frozenset().union(*asked)
 
 
+def runs_code(policy: Policy, context: Context, schedulers: Iterable[str]) -> bool:
+    """Tell whether the sender of *context* may run code in the worker that is its recipient.
+
+    :param schedulers: principals that may hand on what the sender signed.
+    """
+    submission = policy.bound(context).submission
+    if submission != SEALED:
+        return submission == "code"
+    return any(_is_author(policy, context, each) for each in schedulers)
+
+
+def _is_author(policy: Policy, context: Context, scheduler: str) -> bool:
+    handed = Context(scheduler, context.recipient, Kind.TASK, COMPUTE, transport="safeser")
+    listed = policy.decide(handed, SEALED, author=context.sender).permitted
+    return listed and policy.may_sign(context.sender, scheduler, Kind.TASK)
+
+
 def _servers(policy: Policy) -> frozenset[str]:
     """Return the schedulers of *policy* that have workers, and these."""
     found: set[str] = set()
@@ -76,8 +95,6 @@ def _users(policy: Policy) -> frozenset[str]:
         rule.senders & policy.principals.keys()
         for rule in policy.contexts
         if rule.recipients & servers
-        and (
-            _BRINGING & rule.operations or (SUBMIT in rule.operations and rule.submission != _NONE)
-        )
+        and (BRINGING & rule.operations or (SUBMIT in rule.operations and rule.submission != _NONE))
     )
     return frozenset().union(*users) - servers

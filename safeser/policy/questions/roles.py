@@ -54,6 +54,14 @@ _ASKED: Mapping[tuple[Server, Server], str] = MappingProxyType(
     }
 )
 
+#: What they ask besides where frames are shuffled, in some runs of a program and not in others.
+_SHUFFLING: Mapping[tuple[Server, Server], str] = MappingProxyType(
+    {
+        (Server.WORKER, Server.SCHEDULER): "shuffle_get shuffle_barrier shuffle_restrict_task",
+        (Server.SCHEDULER, Server.WORKER): "shuffle-fail",
+    }
+)
+
 #: Operations that run code in the recipient, hand it code to run, or read values.
 _OF_WORK = READING | SUBMITTING | HANDING
 
@@ -92,7 +100,7 @@ class Roles:
     nannies: Collection[str] = ()
     clients: Collection[str] = ()
 
-    def needs(self) -> Iterator[Need]:
+    def needs(self, *, shuffling: bool = False) -> Iterator[Need]:
         """Yield what they ask of each other, principal by principal."""
         names = {
             Server.SCHEDULER: (self.scheduler,),
@@ -100,7 +108,7 @@ class Roles:
             Server.NANNY: sorted(self.nannies),
             Server.CLIENT: sorted(self.clients),
         }
-        for (asking, asked), listed in _NEEDED.items():
+        for (asking, asked), listed in (*_NEEDED, *(_SHUFFLED if shuffling else ())):
             for sender, recipient in itertools.product(names[asking], names[asked]):
                 # Groups of workers do not reach each other: only what one shares is needed.
                 if asking is not asked or sender == recipient:
@@ -108,7 +116,10 @@ class Roles:
                         yield Need(sender, recipient, kind, name)
 
 
-_NEEDED = {
-    ends: tuple((name, _kind(ends[1], name)) for name in names.split())
-    for ends, names in _ASKED.items()
-}
+_NEEDED, _SHUFFLED = (
+    [
+        (ends, tuple((name, _kind(ends[1], name)) for name in names.split()))
+        for ends, names in asked.items()
+    ]
+    for asked in (_ASKED, _SHUFFLING)
+)

@@ -14,9 +14,12 @@ from typing import NamedTuple
 
 from safeser.errors import ConfigError
 from safeser.operations import Server
+from safeser.policy.observing import taking_code
 from safeser.policy.policy import Policy
+from safeser.policy.questions.readable import BRINGING
 from safeser.policy.questions.roles import REGISTERING, Need, Roles
-from safeser.policy.recorded.replay import replay
+from safeser.policy.questions.task_workers import schedulers
+from safeser.policy.recorded.replay import leading, replay
 from safeser.policy.recorded.traffic import Message, Seen, Traffic
 from safeser.policy.rules import (
     CODE_OPERATIONS,
@@ -27,6 +30,7 @@ from safeser.policy.rules import (
     SUBMIT,
     SUBMITTING,
 )
+from safeser.policy.source.context import Rule
 from safeser.policy.source.loader import is_plain
 from safeser.policy.source.scope import GROUP
 from safeser.values import ANY_AUTHOR, FAMILIES, SEALED, Kind, Suite
@@ -39,6 +43,9 @@ _UNSEEN = "not seen, needed by the role"
 #: Granted where sealed replies are all that was seen: an operation whose code is signed.
 _SIGNED = "plugin-add"
 
+#: What runs in its recipient, by families and operations.
+_CODE, _RUNNING = frozenset({"cloudpickle", SEALED}), CODE_OPERATIONS | SUBMITTING
+
 
 @dataclass(slots=True)
 class _Cell:
@@ -48,8 +55,12 @@ class _Cell:
     operations: dict[str, Seen] = field(default_factory=dict)
     carried: dict[str, Seen] = field(default_factory=dict)
     authors: set[str] = field(default_factory=set)
+    values: set[str] = field(default_factory=set)
 
     def add(self, message: Message, seen: Seen) -> None:
+        if message.reads:
+            self.values.add(str(message.author))
+            return
         self.seen.join(seen)
         if message.operation is not None:
             self.operations.setdefault(message.operation, Seen()).join(seen)
@@ -81,17 +92,25 @@ def learn(traffic: Traffic, *, like: Policy | None = None) -> str:
     """Return the text of a policy that permits *traffic*.
 
     :param like: the policy under which it was recorded: groups, profiles, allowed names, classes,
-        values and the suite, which no log names, are taken from it as far as they are needed.
+        values and the suite are taken from it as far as they are needed. Code is proposed where it
+        sends code and nowhere else; without it, to the schedulers, workers and nannies of the logs.
     """
     if like is not None:
         like = like.written or like  # what a policy says, where it only observes
     cells: dict[tuple[str, str, Kind], _Cell] = {}
     for message, seen in sorted(traffic.messages.items(), key=lambda each: _order(each[0])):
-        cells.setdefault(message[:3], _Cell()).add(message, seen)
+        for each in (message, *message.halves()):
+            cells.setdefault(each[:3], _Cell()).add(each, seen)
     _add_needs(cells)
+    taking, leads = _add_readers(cells, traffic), leading(traffic)
+    if like is not None:
+        taking, leads = taking_code(like.contexts, like.families), leads | schedulers(like)
+    for (_, recipient, _), cell in cells.items():
+        if recipient not in taking:
+            _leave_code_out(cell, is_relay=recipient in leads)
     names = sorted(
         {name for sender, recipient, _ in cells for name in (sender, recipient)}.union(
-            *(cell.authors for cell in cells.values())
+            *(cell.authors | cell.values for cell in cells.values())
         )
     )
     grants = {place: _grant(place, cell, like, names) for place, cell in cells.items()}
@@ -107,7 +126,7 @@ def learn(traffic: Traffic, *, like: Policy | None = None) -> str:
         lines += _context(number, merged, grant, inside, groups)
     if not cells:
         return "\n".join([*lines, "  # The logs name nothing that was permitted.", "...", ""])
-    return _checked("\n".join(lines) + "\n", traffic)
+    return _checked("\n".join(lines) + "\n", traffic, taking)
 
 
 def _add_needs(cells: dict[tuple[str, str, Kind], _Cell]) -> None:
@@ -115,8 +134,9 @@ def _add_needs(cells: dict[tuple[str, str, Kind], _Cell]) -> None:
 
     What hands out code or reads values is not added: that is learned from traffic alone.
     """
+    shuffling = any("shuffle_get_or_create" in cell.operations for cell in cells.values())
     for roles in list(_roles(cells)):
-        for need in roles.needs():
+        for need in roles.needs(shuffling=shuffling):
             if _is_of_others(need, roles, cells):
                 continue
             if need.is_upkeep and not any(
@@ -159,12 +179,48 @@ def _roles(cells: Mapping[tuple[str, str, Kind], _Cell]) -> Iterator[Roles]:
         )
 
 
+def _add_readers(cells: Mapping[tuple[str, str, Kind], _Cell], traffic: Traffic) -> frozenset[str]:
+    """Add to those who fetch values from workers whose these are; return who runs code, as seen.
+
+    Workers give their values to readers of all users alone, and to each other.
+    """
+    seen, leads = list(_roles(cells)), leading(traffic)
+    runs = frozenset().union(*((*one.workers, *one.nannies) for one in seen))
+    users = {
+        sender
+        for (sender, recipient, _), cell in cells.items()
+        if recipient in leads and cell.operations.keys() & (SUBMITTING | BRINGING)
+    }
+    for (sender, recipient, _), cell in cells.items():
+        if sender in runs:
+            cell.values.clear()
+        elif "get_data" in cell.operations and not {sender, recipient} & leads:
+            cell.values |= users - runs - {sender}
+    return runs | {one.scheduler for one in seen}
+
+
+def _leave_code_out(cell: _Cell, *, is_relay: bool) -> None:
+    """Take out of *cell* what would run in a process to which nothing is known to send code.
+
+    Whoever means such a line writes it by hand: a user's process has a user's key.
+
+    :param is_relay: whether it hands sealed calls on, and opens none.
+    """
+    sealed = is_relay and SEALED in cell.carried
+    for name in _RUNNING - (SIGNED_OPERATIONS | SUBMITTING if sealed else frozenset()):
+        cell.operations.pop(name, None)
+    for family in _CODE - ({SEALED} if sealed else set()):
+        cell.carried.pop(family, None)
+    if cell.carried.keys() <= HARMLESS:
+        cell.authors.clear()
+
+
 def _order(message: Message) -> tuple[object, ...]:
-    sender, recipient, kind, operation, family, author = message
+    sender, recipient, kind, operation, family, author, *_ = message
     return sender, recipient, kind.strength, operation or "", family, author or ""
 
 
-def _checked(text: str, traffic: Traffic) -> str:
+def _checked(text: str, traffic: Traffic, taking: Collection[str]) -> str:
     """Return *text*, with a comment for each message that it refuses, which no policy permits."""
     try:
         policy = Policy.parse(text, source="<learned>")
@@ -176,9 +232,12 @@ def _checked(text: str, traffic: Traffic) -> str:
             " needs. Or name fewer logs.",
         ) from None
     refused = replay(policy, traffic)
+    by_hand = "\n#     RISK: code where none is sent to: a context that says so is written by hand"
     lines = [
         f"#   {m.sender} -> {m.recipient} {m.kind.value} {m.operation or ''} as {m.family}"
         f" of {m.author or m.sender}: {each.decision.rule}, {each.seen.times:,} times"
+        + by_hand
+        * (m.recipient not in taking and (m.family in _CODE or m.operation in _RUNNING))
         for each in refused
         for m in (each.message,)
     ]
@@ -193,19 +252,22 @@ def _checked(text: str, traffic: Traffic) -> str:
 def _grant(
     place: tuple[str, str, Kind], cell: _Cell, like: Policy | None, names: Collection[str]
 ) -> _Grant:
-    submission = _submission(cell)
+    asked = Message(*place, None, "msgpack", None).context(same_host=True)
+    rule = None if like is None else like.match(asked)
+    submission = _submission(cell, rule)
     operations = frozenset(cell.operations)
     if submission == SEALED and not operations & ({SUBMIT, COMPUTE} | SIGNED_OPERATIONS):
         operations |= {_SIGNED}
     families = {"msgpack", *cell.carried} - {SEALED, "error"}
     if "cloudpickle" in families:
         families.add("pickle")
-    rule = None if like is None else like.match(Message(*place, None, "msgpack", None).context)
     pickles = "pickle" in families
     allow: tuple[str, ...] = ()
     if rule is not None and pickles:
         allow = tuple(sorted(f"{each.name}={each.role}" for each in rule.allow if _simple(each)))
-    values = rule.values & {*names} if rule is not None and READING & operations else frozenset()
+    values = frozenset() if rule is None else rule.values & {*names}
+    if not cell.values <= values:
+        values = (values | cell.values) - {place[0]}  # which reads its own anyway
     return _Grant(
         families=tuple(sorted(families, key=_strength)),
         operations=operations,
@@ -213,7 +275,7 @@ def _grant(
         submission=submission,
         profiles=(rule.profiles if rule is not None else ("data",)) if pickles else (),
         allowed=allow,
-        values=frozenset(values),
+        values=values if READING & operations else frozenset(),
         own=rule is not None and rule.classes == "own" and "dask" in families,
     )
 
@@ -227,14 +289,15 @@ def _strength(family: str) -> tuple[int, str]:
     return (FAMILIES.index(family) if family in FAMILIES else len(FAMILIES), family)
 
 
-def _submission(cell: _Cell) -> str:
+def _submission(cell: _Cell, rule: Rule | None) -> str:
+    running = cell.operations.keys() & _RUNNING
     if "cloudpickle" in cell.carried:
         return "code"
-    if SEALED in cell.carried:
+    # Calls of actors are signed by nobody, and need no more than the policy says that had them.
+    signed = rule is not None and rule.submission == SEALED and running <= SIGNED_OPERATIONS
+    if SEALED in cell.carried or (running and signed):
         return SEALED
-    if cell.operations.keys() & (CODE_OPERATIONS | SUBMITTING):
-        return "code"
-    return "none"
+    return "code" if running else "none"
 
 
 def _merged(grants: Mapping[tuple[str, str, Kind], _Grant]) -> list[tuple[_Place, _Grant]]:
@@ -263,11 +326,11 @@ def _head(traffic: Traffic, like: Policy | None, *, unseen: bool) -> Iterator[st
     if traffic.skipped:
         yield f"# {traffic.skipped:,} messages are left out: no policy decides about them."
     yield "# The logs are taken as they are: run 'safeser audit verify' on them first."
-    yield "# Review every line marked RISK. Logs name no values that were read, and no globals of"
+    yield "# Review every line marked RISK. Logs name no globals of pickles, so that 'pickle'"
     if like is None:
-        yield "# pickles: 'values' and 'pickle' are not learned. --like POLICY takes them from one."
+        yield "# is not learned: --like POLICY takes it from one."
     else:
-        yield f"# pickles: 'values' and 'pickle' are those of {like.name} revision {like.revision}."
+        yield f"# and further 'values' are those of {like.name} revision {like.revision}."
     if unseen:
         yield f"# What says '{_UNSEEN}' is in no log: without it, processes lose"
         yield "# connections, wait for tasks that failed, or do not shut down."
@@ -362,7 +425,9 @@ def _context(
             times = whole.operations.get(name)
             said = "so that sealed replies pass" if times is None else _counted(times, "times")
             risk = "RISK: runs what is sent; " if name in CODE_OPERATIONS else ""
-            yield f"        - {name}    # {risk}{said}"
+            # A group has the name of one of its operations.
+            spelled = "worker-run" if name == "run" else name
+            yield f"        - {spelled}    # {risk}{said}"
 
 
 _RISKS = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from safeser.errors import ConfigError
-from safeser.operations import NAMES
+from safeser.operations import IN_ANY_RELEASE, NAMES, Channel
 from safeser.policy.rules import WEAKEST
 from safeser.values import (
     ANY_AUTHOR,
@@ -29,6 +29,12 @@ __all__ = ["Example", "Message", "Recorded", "Seen", "Traffic", "gather"]
 MOST_MESSAGES = 200_000
 
 _PLAIN = "msgpack"
+
+#: Families of which no payload of a relay is asked for beside what it relays.
+_APART = frozenset({_PLAIN, "error", "cloudpickle", SEALED})
+
+#: By their names, what operations are without payloads and without what they relay.
+_ROWS = {name: [row for row in IN_ANY_RELEASE if row.name == name] for name in NAMES}
 _COUNTED = 6  # cells of a row of counts
 _MOST_TEXT = 128  # characters of an example; a task's key in a record has no more
 
@@ -50,7 +56,9 @@ class Message(NamedTuple):
     """What a policy is asked about, as a record names it.
 
     :param operation: None for a message that names none.
-    :param author: who wrote the payload, if not the sender.
+    :param author: who wrote the payload, or whose value is read, if not the sender.
+    :param transport: ``safeser``, or ``library`` for what a program seals itself.
+    :param reads: whether the question is if the sender may read values of *author*.
     """
 
     sender: str
@@ -59,10 +67,31 @@ class Message(NamedTuple):
     operation: str | None
     family: str
     author: str | None
+    transport: str = "safeser"
+    reads: bool = False
+
+    def context(self, *, same_host: bool) -> Context:
+        """Return its context, if both ends are on one machine or not, which no log says."""
+        return Context(*self[:4], transport=self.transport, same_host=same_host)
 
     @property
-    def context(self) -> Context:
-        return Context(self.sender, self.recipient, self.kind, self.operation)
+    def is_request(self) -> bool:
+        """Whether its sender asks its own policy first, whatever it carries."""
+        return any(row.channel is Channel.RPC for row in _ROWS.get(self.operation or "", ()))
+
+    def halves(self) -> Iterator[Message]:
+        """Yield what its sender also asks for where its contents make it of a stronger kind.
+
+        Whoever broadcasts a function asks whether it may ``broadcast`` at all, which is admin.
+        """
+        rows = _ROWS.get(self.operation or "", ())
+        asked = [row.kind for row in rows if row.channel is Channel.RPC]
+        if not asked or self.reads or any(row.kind is self.kind for row in rows):
+            return
+        named = Kind.strongest(asked)
+        yield self._replace(kind=named, family=_PLAIN, author=None)
+        if self.family not in _APART:
+            yield self._replace(kind=Kind.strongest((named, Kind.DATA)))
 
 
 class Example(NamedTuple):
@@ -159,7 +188,7 @@ def _messages(record: Recorded, log: str) -> Iterator[tuple[Message | None, int,
         for row in rows if isinstance(rows, list) else ():
             for message, times in _counted(row):
                 yield message, times, example
-    elif fields.get("event") == "admit" and fields.get("permitted") is True:
+    elif fields.get("event") in ("admit", "read") and fields.get("permitted") is True:
         task, where = _text(fields, "task"), _text(fields, "where")
         yield _admitted(fields), 1, Example(record.time, log, task, where, True)
 
@@ -192,7 +221,8 @@ def _admitted(fields: Mapping[str, object]) -> Message | None:
     kind = next((each for each in Kind if each.value == text["kind"]), None)
     author = None if text["author"] in ("", text["sender"]) else text["author"]
     operation = text["operation"] or None
-    return _message(
+    reads = fields.get("event") == "read"
+    found = _message(
         text["sender"],
         text["recipient"],
         kind=kind,
@@ -200,6 +230,10 @@ def _admitted(fields: Mapping[str, object]) -> Message | None:
         family=text["family"] or _PLAIN,
         author=author,
     )
+    if found is None or (reads and found.author is None):
+        return None
+    way = "library" if fields.get("transport") == "library" else "safeser"
+    return found._replace(transport=way, reads=reads)
 
 
 def _message(

@@ -222,7 +222,7 @@ class PolicyModel(Strict):
     revision: Annotated[int, Field(ge=1, le=_MAX_REVISION)]
     """Raised with every change; running processes take none that is lower."""
     mode: Annotated[str, one_of(MODES, "mode")] = MODES[0]
-    """`observe`: listed principals may do everything, and what the contexts refuse is recorded."""
+    """`observe`: what the contexts refuse passes and is recorded, but code where none sends any."""
     suite: Suite = stated(
         Reading(str, _define_suite, _SUITE.schema),
         default=Suite.AUTHENTICATE,
