@@ -124,7 +124,7 @@ class _Builder:
     def plain(self, node: Node) -> Any:
         """Return a plain value, decoded again if its copy was dropped."""
         if node.value is None:
-            room = self.limits.max_refs
+            room = self.limits.max_memory  # it was counted
             return plain.decode_counted(
                 node.frames[0], limits=self.limits, room=room, depth=node.depth
             )[0]
@@ -132,7 +132,7 @@ class _Builder:
 
     def failure(self, node: Node) -> Any:
         if node.value is None:
-            room = self.limits.max_refs
+            room = self.limits.max_memory
             node.value, _ = errors.decode_counted(node.frames[0], limits=self.limits, room=room)
         said = errors.from_data(node.value, own=bool(self.grant.own))
         if not node.meta["failed"]:

@@ -32,6 +32,7 @@ __all__ = [
     "decode_counted",
     "encode",
     "label",
+    "memory_of",
 ]
 
 #: Whatever a policy's max_depth says, deeper nesting would meet CPython's own recursion limit when
@@ -56,8 +57,36 @@ _MARK_OF = {kind: code for code, kind in _MARKED.items()}
 
 _DOUBLE = struct.Struct(">Bd")
 
+#: Bytes of memory of a container that is not empty, and of each value in it with the place it takes,
+#: on a 64-bit CPython just after the container grew. Of content, a byte becomes four at most (text
+#: with one wide character), which the bytes that arrived bound.
+_MEMORY: dict[type, tuple[int, int]] = {
+    list: (48, 48),
+    tuple: (48, 48),
+    dict: (96, 64),
+    set: (176, 144),
+    frozenset: (176, 144),
+}
+
+
+def memory_of(kind: type, count: int) -> int:
+    """Return the bytes that a container of *count* values counts: keys are values too.
+
+    Writer and reader count by this alone, so that what one accepts the other accepts.
+    """
+    base, each = _MEMORY[kind]
+    return base + each * count
+
+
 #: Why an object is refused that only pickles can carry.
 CYCLE = "it holds itself, and only pickles can carry that"
+
+#: Why a value is refused that is larger in memory than its message may be, and what to do about it.
+TOO_MUCH = "its plain values and pickles take more memory than max_memory"
+LESS = (
+    "Send numbers as arrays and tables as frames, which count as the bytes they are, or send less at"
+    " once. Or raise limits.max_memory: in the policy, or by limits=safeser.Limits(...)."
+)
 
 #: What to do about a value that is over a limit.
 RAISE = "Raise that limit on both sides: in the policy, or by limits=safeser.Limits(...)."
@@ -107,16 +136,25 @@ class Unencodable(Exception):
 
 
 def encode(
-    value: object, *, limits: Limits = DEFAULTS, largest: int | None = None, depth: int = 0
+    value: object, *, limits: Limits = DEFAULTS, largest: int | None = None
 ) -> bytes:
     """Return *value* as msgpack, or raise :class:`Unencodable` for a value that is not plain.
 
     :param largest: bytes longer than this are not plain: they deserve a frame of their own.
-    :param depth: how many containers *value* stands in already.
     """
-    writer = _Writer(limits, largest)
+    return encode_counted(value, limits=limits, room=limits.max_memory, largest=largest)[0]
+
+
+def encode_counted(
+    value: object, *, limits: Limits, room: int, largest: int | None = None, depth: int = 0
+) -> tuple[bytes, int]:
+    """Return *value* as msgpack and what is left of *room* bytes of memory for other values.
+
+    :param depth: how many containers *value* stands in.
+    """
+    writer = _Writer(limits, room, largest)
     writer.put(value, min(limits.max_depth, DEPTH_CEILING) - depth)
-    return bytes(writer.out)
+    return bytes(writer.out), writer.room
 
 
 def is_plain(cls: type) -> bool:
@@ -125,12 +163,12 @@ def is_plain(cls: type) -> bool:
 
 
 class _Writer:
-    __slots__ = ("largest", "limits", "out", "refs")
+    __slots__ = ("largest", "limits", "out", "room")
 
-    def __init__(self, limits: Limits, largest: int | None) -> None:
+    def __init__(self, limits: Limits, room: int, largest: int | None) -> None:
         self.out = bytearray()
         self.limits = limits
-        self.refs = limits.max_refs
+        self.room = room
         self.largest = limits.max_array if largest is None else largest
 
     def put(self, value: Any, room: int) -> None:
@@ -201,11 +239,9 @@ class _Writer:
                 f"it is nested more than {min(self.limits.max_depth, DEPTH_CEILING)} deep",
                 final=True,
             )
-        self.refs -= count
-        if self.refs < 0:
-            raise Unencodable(
-                value, f"it holds more than {self.limits.max_refs} elements", final=True
-            )
+        self.room -= memory_of(type(value), count)
+        if self.room < 0:
+            raise Unencodable(value, TOO_MUCH, final=True, fix=LESS)
 
     def put_array(self, value: Any, room: int) -> None:
         self.enter(value, len(value), room)
@@ -312,13 +348,13 @@ _SIZED = {
 
 def decode(data: bytes | bytearray | memoryview, *, limits: Limits = DEFAULTS) -> Any:
     """Return the one value that *data* holds; anything else is a :class:`PayloadError`."""
-    return decode_counted(data, limits=limits, room=limits.max_refs)[0]
+    return decode_counted(data, limits=limits, room=limits.max_memory)[0]
 
 
 def decode_counted(
     data: bytes | bytearray | memoryview, *, limits: Limits, room: int, depth: int = 0
 ) -> tuple[Any, int]:
-    """Return the value that *data* holds and what is left of *room* values for other frames.
+    """Return the value that *data* holds and what is left of *room* bytes of memory.
 
     :param depth: how many containers that value stands in.
     """
@@ -331,7 +367,7 @@ def decode_counted(
     if len(data) == 1 and not 0x80 <= data[0] < 0xE0:
         return (data[0] if data[0] < 0x80 else data[0] - 256), room
     reader = _Reader(data, limits, room, depth)
-    return reader.value(), reader.refs
+    return reader.value(), reader.room
 
 
 def _refuse(message: str, rule: str, position: int) -> NoReturn:
@@ -339,12 +375,12 @@ def _refuse(message: str, rule: str, position: int) -> NoReturn:
 
 
 class _Reader:
-    __slots__ = ("data", "depth", "most", "pos", "refs")
+    __slots__ = ("data", "depth", "most", "pos", "room")
 
     def __init__(self, data: bytes, limits: Limits, room: int, depth: int) -> None:
         self.data = data
         self.pos = 0
-        self.refs = room
+        self.room = room
         self.depth = min(limits.max_depth, DEPTH_CEILING) - depth
         self.most = limits.max_int
 
@@ -475,9 +511,9 @@ class _Reader:
             kind, count = _MARKED[mark], count - 1
         if count > len(self.data) - self.pos:
             _refuse("a msgpack container is longer than its frame", "families.count", self.pos)
-        self.refs -= count
-        if self.refs < 0:
-            _refuse("a msgpack frame holds more than max_refs values", "families.refs", self.pos)
+        self.room -= memory_of(kind, count)
+        if self.room < 0:
+            raise PayloadError(TOO_MUCH, rule="families.memory", fix=LESS, where=f"byte {self.pos}")
         return kind, count
 
     def close(self, kind: type, items: list[Any]) -> Any:

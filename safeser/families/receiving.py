@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from safeser.allowed import Allowed
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
+from safeser import pickles
 from safeser.families import pickled, plain
 from safeser.families.building import built
 from safeser.families.errors import wire as errors
@@ -31,6 +32,7 @@ __all__ = [
     "check",
     "check_reading",
     "claimed",
+    "count",
     "covers",
     "derive",
     "deserialize",
@@ -173,6 +175,18 @@ def check(
     """
     nodes = parse(header, frames, limits=limits)
     _check(nodes, limits, Budget(limits), _Listed(grant))
+
+
+def count(header: Mapping[str, Any], frames: Sequence[Any], *, limits: Limits) -> None:
+    """Refuse a payload that its reader would refuse for its size; for the writer to ask.
+
+    A pickle of code is read by who may be sent code, and not counted.
+    """
+    nodes, budget = parse(header, frames, limits=limits), Budget(limits)
+    _check(nodes, limits, budget, _Listed(None, relayed=True))
+    for node in nodes:
+        if node.serializer == "pickle":
+            pickles.parse(node.frames[0], limits=limits, budget=budget)
 
 
 def check_reading(
@@ -415,36 +429,33 @@ def _check(
     :return: the types that it returned, by name.
     """
     budget.spend(refs=len(nodes), calls=0)
-    room = budget.refs
     known: dict[str, Typed] = {}
     owned = False
     for node in reversed(nodes):
         if node.serializer == "msgpack":
             frame = node.frames[0]
-            node.value, room = plain.decode_counted(
-                frame, limits=limits, room=room, depth=node.depth
+            node.value, budget.memory = plain.decode_counted(
+                frame, limits=limits, room=budget.memory, depth=node.depth
             )
             node.yields = f"builtins:{type(node.value).__name__}"
         elif node.serializer == "error":
-            node.value, room = errors.decode_counted(node.frames[0], limits=limits, room=room)
+            node.value, budget.memory = errors.decode_counted(
+                node.frames[0], limits=limits, room=budget.memory
+            )
         elif node.serializer == "collection":
             _check_collection(node)
         elif node.serializer == "dask":
             typed = known.get(node.type) or look(node)
             if typed is not None:
                 known[node.type] = typed
-                budget.refs = room
+                node.budget = budget
                 _checked(node, typed, limits, budget)
-                room = budget.refs - node.refs
-                if room < 0:
-                    node.refuse("a message holds more than max_refs values", "families.refs")
                 node.own = typed.own
                 owned = owned or typed.own
         elif node.serializer not in _PICKLES:
             hosted.check_header(node, limits)
         if owned and any(child.own for child in node.children):
             _check_kept(node, known.get(node.type))
-    budget.refs = room
     return known
 
 

@@ -34,11 +34,12 @@ from safeser.families.registered.dispatch import functions
 from safeser.families.registered.hosted import Failed
 from safeser.families.registered.own import before_typed, own_families
 from safeser.families.registry import Parts, Typed, registry
+from safeser.families.receiving import count
 from safeser.families.stdlib import columns
-from safeser.families.tree import parse
+from safeser.families.tree import check_header, parse
 from safeser.pickles import Budget, Profile
 from safeser.trace.probe import Done, is_traced, size_of, watch
-from safeser.values import FAMILIES, Context, Grant, Limits
+from safeser.values import ELEMENT, FAMILIES, Context, Grant, Limits
 from safeser.wording import shortened
 
 __all__ = ["serialize"]
@@ -72,6 +73,12 @@ _OF_THIS_PROCESS = (
 _BY_VALUE = ("dask", "msgpack")
 
 _PICKLES = ("pickle", "cloudpickle")
+
+#: What a byte that a reader reads as plain values or a pickle counts at most: an empty container.
+_MOST = 2 * ELEMENT
+
+#: Types whose frames are never that, and may be long.
+_BUFFERS = frozenset({"numpy:ndarray", "builtins:bytes", "builtins:bytearray", "builtins:memoryview"})
 
 
 def serialize(
@@ -117,7 +124,9 @@ def _traced(x: object, sent: Sent) -> Done:
 
 def _sent(x: object, sender: _Sender, context: Context | Mapping[str, Any] | None) -> Sent:
     try:
-        return sender.send(x, 0)
+        sent = sender.send(x, 0)
+        sender.require_readable(x, *sent)
+        return sent
     except Unencodable as error:
         _refuse(error, sender, context)
     except RecursionError:
@@ -301,7 +310,11 @@ def _names(kind: type) -> tuple[str, str]:
 
 
 class _Sender:
-    """One run over one object; counts what it holds so that shared or cyclic parts end."""
+    """One run over one object; counts what it holds so that shared or cyclic parts end.
+
+    :ivar room: bytes of memory that its reader has left for it, uncounted parts aside.
+    :ivar uncounted: bytes of those, which its reader reads as plain values or pickles.
+    """
 
     def __init__(
         self,
@@ -319,7 +332,7 @@ class _Sender:
         self.context = hosted.words_of(context)
         self.limits = limits
         self.iterate = iterate_collection
-        self.room = limits.max_refs
+        self.room, self.uncounted = limits.max_memory, 0
         self.mixed: dict[int, object] = {}
         self.depth = min(limits.max_depth, DEPTH_CEILING)
         self.pickles = any(family in families for family in ("pickle", "cloudpickle"))
@@ -327,25 +340,36 @@ class _Sender:
     def anew(self) -> _Sender:
         """Return the same for another object."""
         other = copy.copy(self)
-        other.room, other.mixed = self.limits.max_refs, {}
+        other.room, other.uncounted, other.mixed = self.limits.max_memory, 0, {}
         return other
+
+    def require_readable(self, x: object, header: dict[str, Any], frames: Sequence[Any]) -> None:
+        """Ask the reader's own count, where what is not counted yet might be too much."""
+        try:
+            if "sub-headers" in header:
+                check_header(header, self.limits)
+            if self.uncounted * _MOST > self.room:
+                count(header, frames, limits=self.limits)
+        except PayloadError as error:
+            raise Unencodable(x, error.message, final=True, fix=error.fix) from None
 
     def send(self, x: Any, depth: int, families: Sequence[str] = ()) -> Sent:
         """Try each family in turn; raise the most precise failure among them.
 
         :param families: those for *x* where it is part of another value.
         """
-        self.room -= 1
         if depth > self.depth:
             raise Unencodable(x, f"it is nested more than {self.depth} deep", final=True)
-        if self.room < 0:
-            raise Unencodable(x, f"there are more than {self.limits.max_refs} objects", final=True)
         if type(x) is Serialize:
             return self.send(x.data, depth + 1, families)
         if type(x) is Serialized:
             return self.serialized(x)
+        self.room -= ELEMENT
+        if self.room < 0:
+            raise Unencodable(x, plain.TOO_MUCH, final=True, fix=plain.LESS)
         families = families or self.families
         failure: Unencodable | None = None
+        room = self.room
         try:
             for family in families:
                 takes = _TAKES.get(family)
@@ -359,6 +383,7 @@ class _Sender:
                 except Failed:
                     raise
                 except Unencodable as error:
+                    self.room = room
                     rank = (len(error.path), bool(error.reason))
                     if failure is None or rank > (len(failure.path), bool(failure.reason)):
                         failure = error
@@ -384,7 +409,9 @@ class _Sender:
 
     def plain(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
         largest = _LARGE_BYTES if "dask" in families else None
-        frame = plain.encode(x, limits=self.limits, largest=largest, depth=depth)
+        frame, self.room = plain.encode_counted(
+            x, limits=self.limits, room=self.room, largest=largest, depth=depth
+        )
         return {"serializer": "msgpack"}, [frame]
 
     def dask(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
@@ -447,6 +474,9 @@ class _Sender:
     def parts(self, x: Any, name: str, parts: Parts, depth: int, families: Sequence[str]) -> Sent:
         header: dict[str, Any] = {"serializer": "dask", "type": name, "sub-header": parts.meta}
         frames = list(parts.frames)
+        if name not in _BUFFERS:
+            read = [*parts.meta.values(), *frames[-1:]]
+            self.uncounted += size_of([each for each in read if type(each) is not str])
         if parts.children:
             self.children(x, (header, frames), parts.children, depth, _typed_first(tuple(families)))
         return header, frames
@@ -456,7 +486,6 @@ class _Sender:
         found = columns.parts_of(x, self.limits)
         if found is None:
             return None
-        self.room -= len(x)
         return self.parts(x, *found, depth, families)
 
     def collection(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
@@ -529,13 +558,14 @@ class _Sender:
             raise Failed(x, "its header holds more than plain values") from None
         budget = Budget(self.limits)
         for node in parse(header, frames, limits=self.limits):
-            self.room -= 1
+            self.room -= ELEMENT
             family = node.serializer
             # The family that a pickle claims is not trusted: it is derived from the content.
             if family in _PICKLES and self.types is None and "cloudpickle" not in self.families:
                 family = pickled.family_of(node, self.limits, budget)
             if family not in (*self.families, "collection", "msgpack", "error"):
                 raise Failed(x, f"what it holds is of family {family}")
+        self.uncounted += size_of(frames)
         return header, frames
 
     def iterates(self, x: Any, depth: int) -> bool:

@@ -177,7 +177,7 @@ class _WithArrays(_Alone):
     def read_objects(self, shape: tuple[int, ...], shown: str) -> None:
         """Read the pickle that stands in the place of elements; joblib hands it to an unpickler."""
         left = Budget(self.limits)
-        left.refs, left.calls = self.refs, self.calls
+        left.memory, left.calls = self.refs * ELEMENT, self.calls
         # Not joblib's unpickler: in such a pickle a wrapper is a class like any other.
         left.opcodes = length_hint(self.turns)
         try:

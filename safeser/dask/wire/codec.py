@@ -131,7 +131,7 @@ class Encoder:
         self.limits = limits
         if limits is not None:
             # Bytes (one less, for the header of a batch) and levels that no reader refuses.
-            self._small = min(FLOOR, limits.max_refs // 2 - 1, limits.max_bytes - 1)
+            self._small = min(FLOOR, limits.elements // 2 - 1, limits.max_bytes - 1)
             self._flat = limits.max_depth - 1
         self.clear()
 
@@ -289,7 +289,7 @@ def parse_apart(
     kept: list[Any] = []
     used: list[int] = []
     errors: list[SafeserError] = []
-    left, strange = limits.max_refs, 0
+    left, strange = limits.elements, 0
     for data in slices(frames[0]):
         if strange == MOST_STRANGE:
             break

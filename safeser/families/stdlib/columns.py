@@ -110,12 +110,11 @@ def _check(node: Node, limits: Limits) -> None:
         _, zone = node.expect("of", "zone", frames=1)
         if type(zone) is not bytes:
             node.refuse("its time zone is not bytes", "families.header")
-        shared: tuple[Any, ...] = (plain.decode(zone, limits=limits),)
+        shared: tuple[Any, ...] = (node.plain(zone, limits),)
     else:
         node.expect("of", frames=1)
         shared = ()
-    flat, room = plain.decode_counted(node.frames[0], limits=limits, room=limits.max_refs)
-    node.refs = limits.max_refs - room
+    flat = node.plain(node.frames[0], limits)
     if type(flat) is not list or (column.width and len(flat) % column.width):
         node.refuse("its frame holds no whole number of elements", "families.count")
     try:

@@ -88,7 +88,7 @@ def _described(node: Node, build: Callable[[Any], Any], limits: Limits) -> tuple
     (value,) = node.expect("value")
     if type(value) is not bytes:
         node.refuse("its value is not bytes", "families.header")
-    described = plain.decode(value, limits=limits)
+    described = node.plain(value, limits)
     try:
         return described, build(described)
     except (ValueError, TypeError, ArithmeticError, LookupError):
