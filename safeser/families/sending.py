@@ -475,8 +475,8 @@ class _Sender:
         header: dict[str, Any] = {"serializer": "dask", "type": name, "sub-header": parts.meta}
         frames = list(parts.frames)
         if name not in _BUFFERS:
-            read = [*parts.meta.values(), *frames[-1:]]
-            self.uncounted += size_of([each for each in read if type(each) is not str])
+            said = [each for each in parts.meta.values() if type(each) is bytes]
+            self.uncounted += size_of([*said, *frames[-1:]])
         if parts.children:
             self.children(x, (header, frames), parts.children, depth, _typed_first(tuple(families)))
         return header, frames
@@ -575,7 +575,9 @@ class _Sender:
         return not self.pickles or self.holds_typed(x, 5)
 
     def error(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
-        return {"serializer": "error"}, [errors.encode(errors.to_data(x), limits=self.limits)]
+        frame = errors.encode(errors.to_data(x), limits=self.limits)
+        self.uncounted += len(frame)
+        return {"serializer": "error"}, [frame]
 
     def pickle(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
         return self.pickled(x, "pickle")
@@ -587,7 +589,7 @@ class _Sender:
         known = known_instead(type(x)) is not None
         reads = self.reads if known and family == "pickle" else None
         try:
-            return pickled.encode(x, family, reads=reads, limits=self.limits)
+            header, frames = pickled.encode(x, family, reads=reads, limits=self.limits)
         except SafeserError as error:
             # What is code, or valid here only, by itself is named already.
             known |= _is_code(type(x)) or issubclass(type(x), _OF_THIS_PROCESS)
@@ -595,6 +597,9 @@ class _Sender:
             if error.rule != "pickle.unwritable":
                 reason = error.message
             raise Unencodable(x, "" if known else reason) from None
+        if family == "pickle":
+            self.uncounted += len(frames[0])
+        return header, frames
 
     def holds_typed(self, x: Any, room: int) -> bool:
         """Whether something at most *room* levels down in *x* has a serializer, or known advice."""

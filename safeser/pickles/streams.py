@@ -21,6 +21,7 @@ from safeser.pickles.nodes import Call, DictOf, GlobalRef, Program, TupleOf
 from safeser.pickles.reading.loop import Handler
 from safeser.pickles.reading.loop import run as loop
 from safeser.pickles.reading.machine import HANDLERS, Machine
+from safeser.values import ELEMENT
 
 __all__ = ["WRAPPER", "Passage", "RawArray", "read_passage"]
 

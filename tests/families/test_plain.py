@@ -109,7 +109,7 @@ def test_encoding_is_bounded():
     with pytest.raises(plain.Unencodable, match="deep"):
         plain.encode(deep)
     with pytest.raises(plain.Unencodable, match="more than 3"):
-        plain.encode([1, 2, 3, 4], limits=Limits(max_refs=3))
+        plain.encode([1, 2, 3, 4], limits=Limits(max_memory=3 << 7))
     with pytest.raises(plain.Unencodable, match="too large"):
         plain.encode([b"12345"], largest=4)
 
@@ -172,7 +172,7 @@ def test_limits():
     for data, limits, rule in (
         (b"\x91" * 150 + b"\xc0", Limits(), "families.depth"),
         (b"\x91" * 100_000, Limits(max_depth=10**6), "families.depth"),
-        (b"\xdd\x00\x00\x00\x0a" + b"\xc0" * 10, Limits(max_refs=9), "families.refs"),
+        (b"\xdd\x00\x00\x00\x0a" + b"\xc0" * 10, Limits(max_memory=9 << 7), "families.memory"),
         (b"\xc4\x05" + b"x" * 5, Limits(max_array=6), "families.too-large"),
     ):
         with pytest.raises(PayloadError) as caught:
@@ -258,7 +258,7 @@ def test_what_is_shared_may_not_grow_without_end():
     value = [1]
     for _ in range(60):
         value = [value, value]
-    limits = Limits(max_refs=10_000)
+    limits = Limits(max_memory=10_000 << 7)
     with pytest.raises(SafeserError, match="more than 10000") as caught:
         families.serialize(value, ("dask", "msgpack"), limits=limits)
     assert len(caught.value.where) < 100

@@ -59,10 +59,10 @@ def test_the_smallest_policy() -> None:
 
 
 def test_limits_take_numbers_and_sizes() -> None:
-    more = "limits: {max_bytes: 3GiB, max_array: 512MiB, max_depth: 50, max_refs: 5_000,"
+    more = "limits: {max_bytes: 3GiB, max_array: 512MiB, max_depth: 50, max_memory: 640000,"
     more += " max_frames: 64, max_string: 1MiB, max_int: 1KiB, max_calls: 500}\n"
     sizes = {"max_bytes": 3 << 30, "max_array": 512 << 20, "max_string": 1 << 20, "max_int": 1024}
-    expected = Limits(max_depth=50, max_refs=5000, max_frames=64, max_calls=500, **sizes)
+    expected = Limits(max_depth=50, max_memory=5000 << 7, max_frames=64, max_calls=500, **sizes)
     assert policy(more=more).limits == expected
 
 
@@ -224,7 +224,7 @@ def test_one_key_speaks_for_one_principal() -> None:
         "max_bytes: 1.5GiB",
         "max_depth: 100_000",
         "max_depth: 1KiB",
-        "max_refs: 0",
+        "max_memory: 0",
         "max_frames: '9'",
         "max_header: 5",
         "max_string: 1",
@@ -236,7 +236,7 @@ def test_one_key_speaks_for_one_principal() -> None:
 def test_limits_have_floors_and_ceilings(limits: str) -> None:
     refused(more=f"limits: {{{limits}}}\n")
     with refusal(ConfigError, "config.limits"):
-        Limits(max_refs=0)
+        Limits(max_memory=0)
 
 
 def test_too_many_contexts() -> None:

@@ -90,8 +90,8 @@ class LimitsModel(Strict):
     # Deeper values would meet CPython's recursion limit when they are compared, printed or freed.
     max_depth: Annotated[int, Field(ge=8, le=200)] | None = None
     """How deep values and messages nest."""
-    # Opcodes and visits follow it: a thousand elements, and as many as take minutes to read.
-    max_memory: Annotated[int, BeforeValidator(sized), Field(ge=1 << 17, le=1 << 34)] | None = None
+    # Opcodes and visits follow it: hundreds of elements, and what takes minutes to read.
+    max_memory: Annotated[int, BeforeValidator(sized), Field(ge=1 << 16, le=1 << 34)] | None = None
     """Bytes that the plain values and pickles of one message become in memory."""
     max_array: Annotated[int, BeforeValidator(sized), Field(ge=1 << 10, le=1 << 40)] | None = None
     """Bytes of one array or buffer."""

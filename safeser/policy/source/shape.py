@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from safeser.errors import ConfigError
+from safeser.policy.moved import moved_limit
 from safeser.policy.source.faults import UndefinedName, did_you_mean, fault, shown, together
 from safeser.policy.source.fields import MEANING, Stated
 from safeser.policy.source.loader import INTEGER, Document, Path, is_plain
@@ -190,6 +191,8 @@ def _sentence(
             ("Start the file with 'safeser: 1'."),
         )
     if kind == "extra_forbidden":
+        if field == "max_refs" and path[:-1] == ("limits",):
+            return moved_limit(detail["input"])
         return _extra(field, path[:-1], form)
     if kind == "missing":
         word, _ = _fields_at(path[:-1], form)
