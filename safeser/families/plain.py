@@ -45,8 +45,8 @@ _MAX_STEPS = 24
 #: Limits where a caller names none.
 DEFAULTS = Limits()
 
-#: Shorter runs of scalars are not worth asking whether they are such.
-_RUN = 16
+#: Shorter runs of scalars are not worth asking whether they are such; longer ones are read in pieces.
+_RUN, _PIECE = 16, 1 << 17
 
 #: Exact types whose msgpack is the same from every writer.
 _SCALAR_TYPES: frozenset[type] = frozenset({type(None), bool, int, float, str})
@@ -421,11 +421,14 @@ class _Reader:
             max_map_len=0,
             max_ext_len=0,
         )
+        items: list[Any] = []
         try:
-            items = list(itertools.islice(unpacker, count))
+            while len(items) < count:  # no other thread runs while one piece is read
+                piece = list(itertools.islice(unpacker, min(count - len(items), _PIECE)))
+                if not piece or not set(map(type, piece)) <= _SCALAR_TYPES:
+                    return []
+                items += piece
         except (ValueError, msgpack.UnpackException):
-            return []
-        if len(items) != count or not set(map(type, items)) <= _SCALAR_TYPES:
             return []
         self.pos += unpacker.tell()
         return items

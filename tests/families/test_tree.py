@@ -63,7 +63,7 @@ def test_limits():
         (wide, [NIL] * 50, Limits(max_memory=50 << 7), "families.memory"),
         (wide, [NIL] * 50, Limits(max_frames=49), "families.too-large"),
         (wide, [NIL] * 50, Limits(max_bytes=49), "families.too-large"),
-        (wide, [b"\x91\xc0"] * 50, Limits(max_memory=70 << 7), "families.memory"),
+        (wide, [b"\x9f" + b"\xc0" * 15] * 50, Limits(max_memory=44_927), "families.memory"),
         (MSGPACK, [b"\xa2ab"], Limits(max_array=2), "families.too-large"),
     ):
         with pytest.raises(PayloadError) as caught:

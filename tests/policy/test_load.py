@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -237,6 +238,13 @@ def test_limits_have_floors_and_ceilings(limits: str) -> None:
     refused(more=f"limits: {{{limits}}}\n")
     with refusal(ConfigError, "config.limits"):
         Limits(max_memory=0)
+
+
+def test_a_limit_of_elements_is_one_of_memory_now() -> None:
+    error = refused(more="limits: {max_depth: 50, max_refs: 2_000_000}\n")
+    assert error.rule == "config.moved"
+    limits = re.search(r"Write '(.*)' in its place", error.fix)[1]
+    assert policy(more=f"limits: {{{limits}}}\n").limits.elements == 2_000_000
 
 
 def test_too_many_contexts() -> None:
