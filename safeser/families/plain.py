@@ -154,7 +154,7 @@ def encode_counted(
     """
     writer = _Writer(limits, room, largest)
     writer.put(value, min(limits.max_depth, DEPTH_CEILING) - depth)
-    return bytes(writer.out), writer.room
+    return bytes(writer.out), writer.left
 
 
 def is_plain(cls: type) -> bool:
@@ -163,12 +163,12 @@ def is_plain(cls: type) -> bool:
 
 
 class _Writer:
-    __slots__ = ("largest", "limits", "out", "room")
+    __slots__ = ("largest", "left", "limits", "out")
 
     def __init__(self, limits: Limits, room: int, largest: int | None) -> None:
         self.out = bytearray()
         self.limits = limits
-        self.room = room
+        self.left = room
         self.largest = limits.max_array if largest is None else largest
 
     def put(self, value: Any, room: int) -> None:
@@ -239,8 +239,8 @@ class _Writer:
                 f"it is nested more than {min(self.limits.max_depth, DEPTH_CEILING)} deep",
                 final=True,
             )
-        self.room -= memory_of(type(value), count)
-        if self.room < 0:
+        self.left -= memory_of(type(value), count)
+        if self.left < 0:
             raise Unencodable(value, TOO_MUCH, final=True, fix=LESS)
 
     def put_array(self, value: Any, room: int) -> None:
@@ -367,7 +367,7 @@ def decode_counted(
     if len(data) == 1 and not 0x80 <= data[0] < 0xE0:
         return (data[0] if data[0] < 0x80 else data[0] - 256), room
     reader = _Reader(data, limits, room, depth)
-    return reader.value(), reader.room
+    return reader.value(), reader.left
 
 
 def _refuse(message: str, rule: str, position: int) -> NoReturn:
@@ -375,12 +375,12 @@ def _refuse(message: str, rule: str, position: int) -> NoReturn:
 
 
 class _Reader:
-    __slots__ = ("data", "depth", "most", "pos", "room")
+    __slots__ = ("data", "depth", "left", "most", "pos")
 
     def __init__(self, data: bytes, limits: Limits, room: int, depth: int) -> None:
         self.data = data
         self.pos = 0
-        self.room = room
+        self.left = room
         self.depth = min(limits.max_depth, DEPTH_CEILING) - depth
         self.most = limits.max_int
 
@@ -514,8 +514,8 @@ class _Reader:
             kind, count = _MARKED[mark], count - 1
         if count > len(self.data) - self.pos:
             _refuse("a msgpack container is longer than its frame", "families.count", self.pos)
-        self.room -= memory_of(kind, count)
-        if self.room < 0:
+        self.left -= memory_of(kind, count)
+        if self.left < 0:
             raise PayloadError(TOO_MUCH, rule="families.memory", fix=LESS, where=f"byte {self.pos}")
         return kind, count
 

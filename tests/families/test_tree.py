@@ -59,7 +59,7 @@ def test_limits():
     for header, frames, limits, rule in (
         (deep, [NIL], Limits(), "families.depth"),
         (nested, [], Limits(), "families.serializer"),
-        (cyclic, [NIL], Limits(max_depth=10**9), "families.depth"),
+        (cyclic, [NIL], Limits(max_depth=10**9), "families.memory"),
         (wide, [NIL] * 50, Limits(max_memory=50 << 7), "families.memory"),
         (wide, [NIL] * 50, Limits(max_frames=49), "families.too-large"),
         (wide, [NIL] * 50, Limits(max_bytes=49), "families.too-large"),
