@@ -219,8 +219,8 @@ class Context:
         return f"{self.sender} -> {self.recipient} {self.kind.value}{operation}"
 
 
-#: Bytes of memory that one element of a pickle or of a message's structure counts: a container takes
-#: twice as many while it is judged.
+#: Bytes of memory that one element of a pickle or of a message's structure counts; a container
+#: takes twice as many while it is judged.
 ELEMENT = 128
 
 

@@ -15,6 +15,7 @@ from safeser.errors import PayloadError, SafeserError
 from safeser.families import pickled, plain
 from safeser.families.errors import wire as errors
 from safeser.families.errors.unsent import unsent
+from safeser.families.keys import table_of
 from safeser.families.registered import hosted
 from safeser.families.registered.own import own_families
 from safeser.families.registry import Typed
@@ -201,8 +202,6 @@ def _collect(node: Node, values: list[Any]) -> Any:
     if node.type == "tuple":
         return tuple(values)
     if node.type == "dict":
-        keys = values[0]
-        plain.check_keys(keys, where=node.where)
-        return dict(zip(keys, values[1:], strict=True))
-    plain.check_keys(values, where=node.where, members=True)
-    return set(values) if node.type == "set" else frozenset(values)
+        return table_of(values[0], values[1:], where=node.where)
+    made = table_of(values, where=node.where)
+    return made if node.type == "set" else frozenset(made)

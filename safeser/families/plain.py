@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import msgpack
 
 from safeser.errors import PayloadError
-from safeser.families.keys import check_keys
+from safeser.families.keys import table_of
 from safeser.values import Limits
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "DEFAULTS",
     "DEPTH_CEILING",
     "Unencodable",
-    "check_keys",
     "decode",
     "decode_counted",
     "encode",
@@ -45,7 +44,7 @@ _MAX_STEPS = 24
 #: Limits where a caller names none.
 DEFAULTS = Limits()
 
-#: Shorter runs of scalars are not worth asking whether they are such; longer ones are read in pieces.
+#: Shorter runs of scalars are not worth asking whether they are such; long ones are read in pieces.
 _RUN, _PIECE = 16, 1 << 17
 
 #: Exact types whose msgpack is the same from every writer.
@@ -57,9 +56,9 @@ _MARK_OF = {kind: code for code, kind in _MARKED.items()}
 
 _DOUBLE = struct.Struct(">Bd")
 
-#: Bytes of memory of a container that is not empty, and of each value in it with the place it takes,
-#: on a 64-bit CPython just after the container grew. Of content, a byte becomes four at most (text
-#: with one wide character), which the bytes that arrived bound.
+#: Bytes of memory of a container that is not empty, and of each value in it with the place that it
+#: takes, on a 64-bit CPython just after the container grew. Text that is not ASCII may take 40 more.
+#: Content is bounded by the bytes that arrived: one becomes four at most, in text.
 _MEMORY: dict[type, tuple[int, int]] = {
     list: (48, 48),
     tuple: (48, 48),
@@ -84,8 +83,8 @@ CYCLE = "it holds itself, and only pickles can carry that"
 #: Why a value is refused that is larger in memory than its message may be, and what to do about it.
 TOO_MUCH = "its plain values and pickles take more memory than max_memory"
 LESS = (
-    "Send numbers as arrays and tables as frames, which count as the bytes they are, or send less at"
-    " once. Or raise limits.max_memory: in the policy, or by limits=safeser.Limits(...)."
+    "Send numbers as arrays and tables as frames, which do not count, or send less at once."
+    " Or raise limits.max_memory: in the policy, or by limits=safeser.Limits(...)."
 )
 
 #: What to do about a value that is over a limit.
@@ -135,9 +134,7 @@ class Unencodable(Exception):
         self.within.append(container)
 
 
-def encode(
-    value: object, *, limits: Limits = DEFAULTS, largest: int | None = None
-) -> bytes:
+def encode(value: object, *, limits: Limits = DEFAULTS, largest: int | None = None) -> bytes:
     """Return *value* as msgpack, or raise :class:`Unencodable` for a value that is not plain.
 
     :param largest: bytes longer than this are not plain: they deserve a frame of their own.
@@ -526,8 +523,6 @@ class _Reader:
             return tuple(items)
         where = f"byte {self.pos}"
         if kind is dict:
-            keys = items[0::2]
-            check_keys(keys, where=where)
-            return dict(zip(keys, items[1::2], strict=True))
-        check_keys(items, where=where, members=True)
-        return kind(items)
+            return table_of(items[0::2], items[1::2], where=where)
+        members = table_of(items, where=where)
+        return members if kind is set else frozenset(members)

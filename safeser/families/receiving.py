@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
+from safeser import pickles
 from safeser.allowed import Allowed
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
-from safeser import pickles
 from safeser.families import pickled, plain
 from safeser.families.building import built
 from safeser.families.errors import wire as errors

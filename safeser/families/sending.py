@@ -29,12 +29,12 @@ from safeser.families.plain import (
     Unencodable,
     label,
 )
+from safeser.families.receiving import count
 from safeser.families.registered import hosted
 from safeser.families.registered.dispatch import functions
 from safeser.families.registered.hosted import Failed
 from safeser.families.registered.own import before_typed, own_families
 from safeser.families.registry import Parts, Typed, registry
-from safeser.families.receiving import count
 from safeser.families.stdlib import columns
 from safeser.families.tree import check_header, parse
 from safeser.pickles import Budget, Profile
@@ -78,7 +78,9 @@ _PICKLES = ("pickle", "cloudpickle")
 _MOST = 2 * ELEMENT
 
 #: Types whose frames are never that, and may be long.
-_BUFFERS = frozenset({"numpy:ndarray", "builtins:bytes", "builtins:bytearray", "builtins:memoryview"})
+_BUFFERS = frozenset(
+    {"numpy:ndarray", "builtins:bytes", "builtins:bytearray", "builtins:memoryview"}
+)
 
 
 def serialize(
@@ -124,9 +126,7 @@ def _traced(x: object, sent: Sent) -> Done:
 
 def _sent(x: object, sender: _Sender, context: Context | Mapping[str, Any] | None) -> Sent:
     try:
-        sent = sender.send(x, 0)
-        sender.require_readable(x, *sent)
-        return sent
+        return sender.readable(x, *sender.send(x, 0))
     except Unencodable as error:
         _refuse(error, sender, context)
     except RecursionError:
@@ -343,8 +343,11 @@ class _Sender:
         other.room, other.uncounted, other.mixed = self.limits.max_memory, 0, {}
         return other
 
-    def require_readable(self, x: object, header: dict[str, Any], frames: Sequence[Any]) -> None:
-        """Ask the reader's own count, where what is not counted yet might be too much."""
+    def readable(self, x: object, header: dict[str, Any], frames: list[Any]) -> Sent:
+        """Return *x* as it was sent, if it is within the limits as its reader counts.
+
+        The reader's own check is asked only where what is not counted yet might be too much.
+        """
         try:
             if "sub-headers" in header:
                 check_header(header, self.limits)
@@ -352,6 +355,7 @@ class _Sender:
                 count(header, frames, limits=self.limits)
         except PayloadError as error:
             raise Unencodable(x, error.message, final=True, fix=error.fix) from None
+        return header, frames
 
     def send(self, x: Any, depth: int, families: Sequence[str] = ()) -> Sent:
         """Try each family in turn; raise the most precise failure among them.

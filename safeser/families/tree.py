@@ -139,7 +139,7 @@ def check_header(header: Mapping[str, Any], limits: Limits) -> None:
 
     Writers call it too. Parts that occur twice count twice, as in the message.
     """
-    left, todo = limits.elements - _AROUND, [header]
+    left, todo = limits.elements - _AROUND, list[Any]([header])
     for each in todo:
         if type(each) is dict:
             left -= 1 + 2 * len(each)

@@ -38,7 +38,7 @@ def moved_limit(elements: object) -> tuple[str, str, str]:
     return (
         "'limits: max_refs' is gone: a message is bounded by the memory that it takes",
         "config.moved",
-        f"Write 'max_memory: {size}' in its place; lists of numbers may then be longer than before.",
+        f"Write 'max_memory: {size}' in its place, at which lists of numbers may be longer.",
     )
 
 

@@ -278,7 +278,9 @@ def check_extent(shape: tuple[int, ...], itemsize: int, limits: Limits) -> int:
     count = math.prod(shape)
     if not itemsize and count > limits.elements:
         raise refused(
-            "array-size", "an array has more elements of no bytes than max_memory allows", limit="max_memory"
+            "array-size",
+            "an array has more elements of no bytes than max_memory allows",
+            limit="max_memory",
         )
     return count
 

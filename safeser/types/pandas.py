@@ -349,7 +349,9 @@ def check_columns(columns: int, *, rows: int | None, limits: Limits) -> None:
     :param rows: None where that is not known yet.
     """
     if columns > limits.elements:
-        raise refused("columns", "a frame has more columns than max_memory allows", limit="max_memory")
+        raise refused(
+            "columns", "a frame has more columns than max_memory allows", limit="max_memory"
+        )
     if rows == 0 and columns > _MAX_EMPTY_COLUMNS:
         raise refused("columns", f"a frame without rows has over {_MAX_EMPTY_COLUMNS} columns")
 

@@ -144,9 +144,9 @@ def test_bypass_of_time_what_leads_to_no_plain_value_is_tried_once(monkeypatch):
     for level in range(80):
         x = [x, level] if level % 2 else {"inner": x}
     tried = []
-    encode = plain.encode
+    encode = plain.encode_counted
     monkeypatch.setattr(
-        plain, "encode", lambda value, **how: tried.append(value) or encode(value, **how)
+        plain, "encode_counted", lambda value, **how: tried.append(value) or encode(value, **how)
     )
     header, frames = families.serialize(x, ("dask", "msgpack"))
     assert len([value for value in tried if type(value) in (list, dict)]) == 1 + 10

@@ -147,7 +147,9 @@ def test_one_way():
 def test_what_cannot_travel_is_refused(made):
     register_serialization_family("odd", lambda x: made, loads)
     with pytest.raises(SerializationError) as caught:
-        families.serialize(Tagged("x"), ["odd", "dask", "msgpack"], limits=Limits(max_memory=1000 << 7))
+        families.serialize(
+            Tagged("x"), ["odd", "dask", "msgpack"], limits=Limits(max_memory=1000 << 7)
+        )
     assert "family odd" in str(caught.value)
 
 

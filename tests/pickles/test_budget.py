@@ -157,7 +157,9 @@ def test_sharing_is_a_limit_of_its_own():
     row = [1] * 100
     data = pickle.dumps([row] * 50)  # 5,100 elements once sharing is undone
     loads(data, limits=Limits(max_memory=700 << 7, max_sharing=8))
-    error = refused("pickle.sharing", loads, data, limits=Limits(max_memory=700 << 7, max_sharing=7))
+    error = refused(
+        "pickle.sharing", loads, data, limits=Limits(max_memory=700 << 7, max_sharing=7)
+    )
     assert "limits.max_sharing" in error.fix
 
 

@@ -132,4 +132,6 @@ def test_bypass_a_long_document_that_many_errors_share_is_charged():
     text = value("\n" * 400_000) + b"q\x00"
     error = call("json.decoder:JSONDecodeError", "m", b"h\x00", 1)
     few = Limits(max_memory=12_000 << 7, max_sharing=99)
-    refused("pickle.max-memory", loads, pickled((text, *[error] * 1000)), profile=PROFILE, limits=few)
+    refused(
+        "pickle.max-memory", loads, pickled((text, *[error] * 1000)), profile=PROFILE, limits=few
+    )

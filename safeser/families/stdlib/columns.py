@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from safeser.errors import PayloadError
 from safeser.families import plain
+from safeser.families.keys import table_of
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.stdlib import zones
@@ -151,9 +152,8 @@ def _check_dict(node: Node, limits: Limits) -> None:
 
 
 def _decode_dict(node: Node, values: list[Any]) -> dict[Any, Any]:
-    keys, held = values
-    plain.check_keys(keys, where=node.where)
-    return dict(zip(keys, held, strict=True))
+    made: dict[Any, Any] = table_of(*values, where=node.where)
+    return made
 
 
 def _not_encoded(x: object, limits: Limits) -> Parts:

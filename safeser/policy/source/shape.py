@@ -191,9 +191,8 @@ def _sentence(
             ("Start the file with 'safeser: 1'."),
         )
     if kind == "extra_forbidden":
-        if field == "max_refs" and path[:-1] == ("limits",):
-            return moved_limit(detail["input"])
-        return _extra(field, path[:-1], form)
+        moved = path == ("limits", "max_refs")
+        return moved_limit(detail["input"]) if moved else _extra(field, path[:-1], form)
     if kind == "missing":
         word, _ = _fields_at(path[:-1], form)
         return f"{word} needs {field!r}", "config.missing-key", ""

@@ -20,7 +20,9 @@ from safeser.values import Limits
 from tests.draws import draws
 from tests.pickles.trees.alike import described
 
-SMALL = Limits(max_bytes=1 << 16, max_memory=2000 << 7, max_array=1 << 16, max_string=4096, max_int=64)
+SMALL = Limits(
+    max_bytes=1 << 16, max_memory=2000 << 7, max_array=1 << 16, max_string=4096, max_int=64
+)
 
 
 def packed(*tokens):
