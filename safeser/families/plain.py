@@ -57,8 +57,8 @@ _MARK_OF = {kind: code for code, kind in _MARKED.items()}
 _DOUBLE = struct.Struct(">Bd")
 
 #: Bytes of memory of a container that is not empty, and of each value in it with the place that it
-#: takes, on a 64-bit CPython just after the container grew. Text that is not ASCII may take 40 more.
-#: Content is bounded by the bytes that arrived: one becomes four at most, in text.
+#: takes, on a 64-bit CPython just after the container grew; text that is not ASCII takes up to 40
+#: more. Content is bounded by the bytes that arrived: one becomes four at most, in text.
 _MEMORY: dict[type, tuple[int, int]] = {
     list: (48, 48),
     tuple: (48, 48),

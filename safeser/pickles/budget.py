@@ -64,13 +64,13 @@ class Budget:
             raise ConfigError(
                 f"limits is a safeser.Limits, not a {type(limits).__name__}", rule="config.limits"
             )
-        self.limits = limits
+        self.limits, elements = limits, limits.elements
         self.memory = limits.max_memory
         self.calls = limits.max_calls
-        self.opcodes = limits.elements * _OPCODES_PER_REF
-        self.granted = self.visits = limits.elements * _VISITS_PER_REF
+        self.opcodes = elements * _OPCODES_PER_REF
+        self.granted = self.visits = elements * _VISITS_PER_REF
         self.copies = min(limits.max_bytes, _COPIES_FREE)
-        self.objects = limits.elements // _REFS_PER_OBJECT
+        self.objects = elements // _REFS_PER_OBJECT
         self.given = 0
 
     @property

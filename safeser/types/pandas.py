@@ -95,7 +95,7 @@ _HOLIDAY = 16
 #: Steps of one length are compared by NumPy, which adds this many in one visit.
 _EVEN = 8
 #: Of the elements, the visits of one walk: some 100 ms by default, in which nothing else runs.
-_WALK = 0.4
+_WALK = 0.3815
 #: A column takes pandas some 20 us whenever columns are walked, and one without rows no byte.
 _MAX_EMPTY_COLUMNS = 1 << 17
 #: An end of an interval is compared and hashed; real ones fit 64 bits, or a few more.

@@ -38,7 +38,7 @@ from safeser.errors import PayloadError, SafeserError
 from safeser.operations import Channel, Operation, Server, lookup
 from safeser.policy import Policy
 from safeser.policy.rules import SUBMIT
-from safeser.values import SEALED, Context, Grant, Kind, Limits, Payload
+from safeser.values import ELEMENT, SEALED, Context, Grant, Kind, Limits, Payload
 
 __all__ = [
     "ElementWriter",
@@ -300,7 +300,7 @@ def _checked(frames: list[Any], limits: Limits) -> list[Any]:
             rule="limit.frame",
             fix="Send large data as a value: scatter it, or wrap it in to_serialize.",
         )
-    if len(frames) > 1 and 2 * len(frames[1]) > limits.elements:
+    if len(frames) > 1 and 2 * len(frames[1]) * ELEMENT > limits.max_memory:
         check_readable(frames[1], limits)
     return frames
 

@@ -17,7 +17,7 @@ import msgpack
 from safeser.dask.wire.packer import packed as packed_again
 from safeser.errors import PayloadError
 from safeser.families.keys import are_costly
-from safeser.values import Limits
+from safeser.values import ELEMENT, Limits
 
 __all__ = [
     "EXT_EAGER",
@@ -168,7 +168,7 @@ def read_plain(data: bytes, limits: Limits) -> Any:
     key would be. Whatever it is not sure of, :class:`Reader` reads.
     """
     size = len(data)
-    if size > _PLAIN or 2 * size > limits.elements or _MARK in data:
+    if size > _PLAIN or 2 * size * ELEMENT > limits.max_memory or _MARK in data:
         return UNSURE
     if len(data.translate(None, NO_CONTAINER)) > limits.max_depth:  # it may be nested deeper
         return UNSURE
