@@ -133,8 +133,7 @@ class _Builder:
 
     def failure(self, node: Node) -> Any:
         if node.value is None:
-            room = self.limits.max_memory
-            node.value, _ = errors.decode_counted(node.frames[0], limits=self.limits, room=room)
+            node.value = errors.decode(node.frames[0], limits=self.limits)
         said = errors.from_data(node.value, own=bool(self.grant.own))
         if not node.meta["failed"]:
             return said

@@ -75,7 +75,7 @@ def _distinct(labels: Sequence[Hashable]) -> list[Hashable]:
     met: list[Hashable] = []
     last = None
     # Sorted, since a table of the labels would be as slow as they are.
-    for at in _by_hash(numbers):
+    for at in np.array(numbers, np.int64).argsort(kind="stable").tolist():
         if numbers[at] != last:
             met, last = [], numbers[at]
         label = labels[at]
@@ -83,12 +83,6 @@ def _distinct(labels: Sequence[Hashable]) -> list[Hashable]:
             met.append(label)
             distinct.append(label)
     return distinct
-
-
-def _by_hash(numbers: Sequence[int]) -> list[int]:
-    """Return the places of *numbers* in their order. Other threads run while NumPy sorts."""
-    order: list[int] = np.array(numbers, np.int64).argsort(kind="stable").tolist()
-    return order
 
 
 def are_costly(keys: Sequence[Hashable], *, members: bool = False) -> bool:
@@ -99,7 +93,8 @@ def are_costly(keys: Sequence[Hashable], *, members: bool = False) -> bool:
     """
     numbers = list(map(hash, keys))
     # Sorted, since a table of the hashes would be as slow as that of the keys.
-    order = _by_hash(numbers)
+    # By NumPy, during which other threads run.
+    order = np.array(numbers, np.int64).argsort(kind="stable").tolist()
     shared = 1
     for place, other in pairwise(order):
         if numbers[place] != numbers[other]:

@@ -59,21 +59,13 @@ _DOUBLE = struct.Struct(">Bd")
 #: Bytes of memory of a container that is not empty, and of each value in it with the place that it
 #: takes, on a 64-bit CPython just after the container grew; text that is not ASCII takes up to 40
 #: more. Content is bounded by the bytes that arrived: one becomes four at most, in text.
-_MEMORY: dict[type, tuple[int, int]] = {
-    list: (48, 48),
-    tuple: (48, 48),
-    dict: (96, 64),
-    set: (176, 144),
-    frozenset: (176, 144),
-}
+_TABLES: dict[type, tuple[int, int]] = {dict: (96, 64), set: (176, 144), frozenset: (176, 144)}
+_ITEMS = (48, 48)
 
 
 def memory_of(kind: type, count: int) -> int:
-    """Return the bytes that a container of *count* values counts: keys are values too.
-
-    Writer and reader count by this alone, so that what one accepts the other accepts.
-    """
-    base, each = _MEMORY[kind]
+    """Return what a container of so many values, keys too, counts on both sides of a message."""
+    base, each = _TABLES.get(kind, _ITEMS)
     return base + each * count
 
 

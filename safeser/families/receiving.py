@@ -20,9 +20,10 @@ from safeser.families.registered import hosted
 from safeser.families.registered.dispatch import functions
 from safeser.families.registered.own import own_families
 from safeser.families.registry import Typed, registry
-from safeser.families.tree import Node, parse, strongest
+from safeser.families.tree import Node, check_header, parse, strongest
 from safeser.pickles import Budget
-from safeser.values import Context, Grant, Limits
+from safeser.trace.probe import size_of
+from safeser.values import ELEMENT, Context, Grant, Limits
 
 __all__ = [
     "Checked",
@@ -53,6 +54,9 @@ def covers(granted: Sequence[str], family: str) -> bool:
         return True
     return family in _COVERED_BY_DASK and any(name not in _NO_TYPED for name in granted)
 
+
+#: What a byte of a pickle, or of plain values, counts at most.
+_MOST = 2 * ELEMENT
 
 #: The header of one plain value.
 _PLAIN = {"serializer": "msgpack"}
@@ -177,11 +181,19 @@ def check(
     _check(nodes, limits, Budget(limits), _Listed(grant))
 
 
-def count(header: Mapping[str, Any], frames: Sequence[Any], *, limits: Limits) -> None:
-    """Refuse a payload that its reader would refuse for its size; for the writer to ask.
+def count(header: Mapping[str, Any], frames: Sequence[Any], *, limits: Limits, room: int) -> None:
+    """Refuse a payload that its reader would refuse for its size, as the reader finds it out.
 
-    A pickle of code is read by who may be sent code, and not counted.
+    Plain values were counted as they were written, an array is as large as its bytes, and most
+    others are too small. Who takes a pickle as code does not count it.
+
+    :param room: bytes of memory that are left, but for what was not counted yet.
     """
+    if "sub-headers" in header:
+        check_header(header, limits)
+    counted = header["serializer"] == "msgpack" or header.get("type") == "numpy:ndarray"
+    if counted or size_of(frames) * _MOST <= room:
+        return
     nodes, budget = parse(header, frames, limits=limits), Budget(limits)
     _check(nodes, limits, budget, _Listed(None, relayed=True))
     for node in nodes:

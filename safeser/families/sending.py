@@ -21,14 +21,7 @@ from safeser.families import pickled, plain
 from safeser.families.errors import wire as errors
 from safeser.families.instead import Sent, instead_of, is_record, known_instead, registers
 from safeser.families.marked import Serialize, Serialized
-from safeser.families.plain import (
-    CYCLE,
-    DEFAULTS,
-    DEPTH_CEILING,
-    RAISE,
-    Unencodable,
-    label,
-)
+from safeser.families.plain import CYCLE, DEFAULTS, DEPTH_CEILING, RAISE, Unencodable, label
 from safeser.families.receiving import count
 from safeser.families.registered import hosted
 from safeser.families.registered.dispatch import functions
@@ -36,7 +29,7 @@ from safeser.families.registered.hosted import Failed
 from safeser.families.registered.own import before_typed, own_families
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.stdlib import columns
-from safeser.families.tree import check_header, parse
+from safeser.families.tree import parse
 from safeser.pickles import Budget, Profile
 from safeser.trace.probe import Done, is_traced, size_of, watch
 from safeser.values import ELEMENT, FAMILIES, Context, Grant, Limits
@@ -73,14 +66,6 @@ _OF_THIS_PROCESS = (
 _BY_VALUE = ("dask", "msgpack")
 
 _PICKLES = ("pickle", "cloudpickle")
-
-#: What a byte that a reader reads as plain values or a pickle counts at most: an empty container.
-_MOST = 2 * ELEMENT
-
-#: Types whose frames are never that, and may be long.
-_BUFFERS = frozenset(
-    {"numpy:ndarray", "builtins:bytes", "builtins:bytearray", "builtins:memoryview"}
-)
 
 
 def serialize(
@@ -310,11 +295,7 @@ def _names(kind: type) -> tuple[str, str]:
 
 
 class _Sender:
-    """One run over one object; counts what it holds so that shared or cyclic parts end.
-
-    :ivar room: bytes of memory that its reader has left for it, uncounted parts aside.
-    :ivar uncounted: bytes of those, which its reader reads as plain values or pickles.
-    """
+    """One run over one object; counts what it holds so that shared or cyclic parts end."""
 
     def __init__(
         self,
@@ -332,7 +313,7 @@ class _Sender:
         self.context = hosted.words_of(context)
         self.limits = limits
         self.iterate = iterate_collection
-        self.room, self.uncounted = limits.max_memory, 0
+        self.room = limits.max_memory
         self.mixed: dict[int, object] = {}
         self.depth = min(limits.max_depth, DEPTH_CEILING)
         self.pickles = any(family in families for family in ("pickle", "cloudpickle"))
@@ -340,19 +321,13 @@ class _Sender:
     def anew(self) -> _Sender:
         """Return the same for another object."""
         other = copy.copy(self)
-        other.room, other.uncounted, other.mixed = self.limits.max_memory, 0, {}
+        other.room, other.mixed = self.limits.max_memory, {}
         return other
 
     def readable(self, x: object, header: dict[str, Any], frames: list[Any]) -> Sent:
-        """Return *x* as it was sent, if it is within the limits as its reader counts.
-
-        The reader's own check is asked only where what is not counted yet might be too much.
-        """
+        """Return *x* as it was sent, if it is not too large for its reader."""
         try:
-            if "sub-headers" in header:
-                check_header(header, self.limits)
-            if self.uncounted * _MOST > self.room:
-                count(header, frames, limits=self.limits)
+            count(header, frames, limits=self.limits, room=self.room)
         except PayloadError as error:
             raise Unencodable(x, error.message, final=True, fix=error.fix) from None
         return header, frames
@@ -478,9 +453,6 @@ class _Sender:
     def parts(self, x: Any, name: str, parts: Parts, depth: int, families: Sequence[str]) -> Sent:
         header: dict[str, Any] = {"serializer": "dask", "type": name, "sub-header": parts.meta}
         frames = list(parts.frames)
-        if name not in _BUFFERS:
-            said = [each for each in parts.meta.values() if type(each) is bytes]
-            self.uncounted += size_of([*said, *frames[-1:]])
         if parts.children:
             self.children(x, (header, frames), parts.children, depth, _typed_first(tuple(families)))
         return header, frames
@@ -569,7 +541,6 @@ class _Sender:
                 family = pickled.family_of(node, self.limits, budget)
             if family not in (*self.families, "collection", "msgpack", "error"):
                 raise Failed(x, f"what it holds is of family {family}")
-        self.uncounted += size_of(frames)
         return header, frames
 
     def iterates(self, x: Any, depth: int) -> bool:
@@ -579,9 +550,7 @@ class _Sender:
         return not self.pickles or self.holds_typed(x, 5)
 
     def error(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
-        frame = errors.encode(errors.to_data(x), limits=self.limits)
-        self.uncounted += len(frame)
-        return {"serializer": "error"}, [frame]
+        return {"serializer": "error"}, [errors.encode(errors.to_data(x), limits=self.limits)]
 
     def pickle(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
         return self.pickled(x, "pickle")
@@ -593,7 +562,7 @@ class _Sender:
         known = known_instead(type(x)) is not None
         reads = self.reads if known and family == "pickle" else None
         try:
-            header, frames = pickled.encode(x, family, reads=reads, limits=self.limits)
+            return pickled.encode(x, family, reads=reads, limits=self.limits)
         except SafeserError as error:
             # What is code, or valid here only, by itself is named already.
             known |= _is_code(type(x)) or issubclass(type(x), _OF_THIS_PROCESS)
@@ -601,9 +570,6 @@ class _Sender:
             if error.rule != "pickle.unwritable":
                 reason = error.message
             raise Unencodable(x, "" if known else reason) from None
-        if family == "pickle":
-            self.uncounted += len(frames[0])
-        return header, frames
 
     def holds_typed(self, x: Any, room: int) -> bool:
         """Whether something at most *room* levels down in *x* has a serializer, or known advice."""

@@ -53,9 +53,6 @@ _LEAF = frozenset({"serializer", "type", "sub-header"})
 #: The header of a value that msgpack knows, as of most values of most messages.
 _PLAIN = {"serializer": "msgpack"}
 
-#: Keys of a value that holds others.
-_HOLDS_OTHERS = frozenset({"sub-headers", "frame-lengths"})
-
 #: Keys by which Dask's own headers carry a pickled class, or the name of one to unpickle.
 _PICKLED_TYPES = ("type-serialized", "is-collection")
 
@@ -191,12 +188,6 @@ def parse(
         leaf = Node("", "", {}, tuple(views or ()), None, 0, [])
         if _is_leaf(leaf, header):
             return [leaf]
-    if isinstance(header, dict) and _HOLDS_OTHERS.isdisjoint(header):
-        alone = Node("", "", {}, (), None, 0, [])
-        _read(alone, header, declared)
-        own = _own_frames(alone, None if views is None else len(views), ())
-        alone.frames = tuple(views[:own]) if views is not None else ()
-        return [alone]
     check_header(header, limits)
     nodes: list[Node] = []
     depth_limit = min(limits.max_depth, DEPTH_CEILING)

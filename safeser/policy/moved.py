@@ -7,9 +7,8 @@ could have listed functions called is never advised to be given code in the same
 from __future__ import annotations
 
 from safeser.errors import ConfigError
-from safeser.values import ELEMENT
 
-__all__ = ["moved_limit", "require_submission", "retired_profile"]
+__all__ = ["require_submission", "retired_profile"]
 
 _ANALYSTS = (
     "People without code on this cluster look and fetch; they compute on a cluster of their own,"
@@ -30,16 +29,6 @@ def require_submission(word: str) -> None:
             fix="Take 'submission' out, and what 'pickle: allow' lists for tasks to call."
             f" {_ANALYSTS}",
         )
-
-
-def moved_limit(elements: object) -> tuple[str, str, str]:
-    """Return message, rule and fix for a policy that limits *elements* and not memory."""
-    size = elements * ELEMENT if type(elements) is int else "128MiB"
-    return (
-        "'limits: max_refs' is gone: a message is bounded by the memory that it takes",
-        "config.moved",
-        f"Write 'max_memory: {size}' in its place, at which lists of numbers may be longer.",
-    )
 
 
 def retired_profile(context: str) -> str:

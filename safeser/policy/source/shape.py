@@ -13,7 +13,6 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from safeser.errors import ConfigError
-from safeser.policy.moved import moved_limit
 from safeser.policy.source.faults import UndefinedName, did_you_mean, fault, shown, together
 from safeser.policy.source.fields import MEANING, Stated
 from safeser.policy.source.loader import INTEGER, Document, Path, is_plain
@@ -191,8 +190,7 @@ def _sentence(
             ("Start the file with 'safeser: 1'."),
         )
     if kind == "extra_forbidden":
-        moved = path == ("limits", "max_refs")
-        return moved_limit(detail["input"]) if moved else _extra(field, path[:-1], form)
+        return _extra(field, path[:-1], form)
     if kind == "missing":
         word, _ = _fields_at(path[:-1], form)
         return f"{word} needs {field!r}", "config.missing-key", ""
@@ -253,6 +251,12 @@ def _extra(field: str, parent: Path, form: Form) -> tuple[str, str, str]:
             f"{shown(field)} is not supported by this version of safeser and would not be enforced",
             "config.not-supported",
             "Take it out; nothing is protected by it.",
+        )
+    if parent == ("limits",) and field == "max_refs":
+        return (
+            "'limits: max_refs' is gone: a message is bounded by the memory that it takes",
+            "config.moved",
+            "Write 'max_memory: 128MiB' for 'max_refs: 1_000_000', others in proportion.",
         )
     return f"{word} has no key {shown(field)}", "config.unknown-key", did_you_mean(field, fields)
 
