@@ -292,47 +292,22 @@ _PUT: dict[type, Callable[[_Writer, Any, int], None]] = {
     float: _Writer.put_float,
     str: _Writer.put_str,
     bytes: _Writer.put_bytes,
-    list: _Writer.put_array,
-    tuple: _Writer.put_array,
-    set: _Writer.put_array,
-    frozenset: _Writer.put_array,
+    **dict.fromkeys((list, tuple, set, frozenset), _Writer.put_array),
     dict: _Writer.put_map,
 }
 
-_SCALARS = {
-    code: struct.Struct(form)
-    for code, form in (
-        (0xCA, ">f"),
-        (0xCB, ">d"),
-        (0xCC, ">B"),
-        (0xCD, ">H"),
-        (0xCE, ">I"),
-        (0xCF, ">Q"),
-        (0xD0, ">b"),
-        (0xD1, ">h"),
-        (0xD2, ">i"),
-        (0xD3, ">q"),
-    )
-}
+_CODES = zip(range(0xCA, 0xD4), "fdBHIQbhiq", strict=True)
+_SCALARS = {code: struct.Struct(f">{form}") for code, form in _CODES}
 _SINGLE = {0xC0: None, 0xC2: False, 0xC3: True}
 
 # First byte to what it opens and how many bytes its length takes.
 _STR, _BIN, _EXT, _ARRAY, _MAP = "text", "bytes", "extension", "array", "map"
 _SIZED = {
-    0xC4: (_BIN, 1),
-    0xC5: (_BIN, 2),
-    0xC6: (_BIN, 4),
-    0xC7: (_EXT, 1),
-    0xC8: (_EXT, 2),
-    0xC9: (_EXT, 4),
-    0xD9: (_STR, 1),
-    0xDA: (_STR, 2),
-    0xDB: (_STR, 4),
-    0xDC: (_ARRAY, 2),
-    0xDD: (_ARRAY, 4),
-    0xDE: (_MAP, 2),
-    0xDF: (_MAP, 4),
+    first + at: (what, 1 << at)
+    for first, what in ((0xC4, _BIN), (0xC7, _EXT), (0xD9, _STR))
+    for at in range(3)
 }
+_SIZED |= {0xDC: (_ARRAY, 2), 0xDD: (_ARRAY, 4), 0xDE: (_MAP, 2), 0xDF: (_MAP, 4)}
 
 
 def decode(data: bytes | bytearray | memoryview, *, limits: Limits = DEFAULTS) -> Any:
