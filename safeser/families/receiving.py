@@ -22,7 +22,6 @@ from safeser.families.registered.own import own_families
 from safeser.families.registry import Typed, registry
 from safeser.families.tree import Node, check_header, parse, strongest
 from safeser.pickles import Budget
-from safeser.trace.probe import size_of
 from safeser.values import ELEMENT, Context, Grant, Limits
 
 __all__ = [
@@ -181,18 +180,16 @@ def check(
     _check(nodes, limits, Budget(limits), _Listed(grant))
 
 
-def count(header: Mapping[str, Any], frames: Sequence[Any], *, limits: Limits, room: int) -> None:
-    """Refuse a payload that its reader would refuse for its size, as the reader finds it out.
+def count(
+    header: Mapping[str, Any], frames: Sequence[Any], *, limits: Limits, room: int, pending: int
+) -> None:
+    """Refuse a payload that its reader would refuse for its size; for the writer to ask.
 
-    Plain values were counted as they were written, an array is as large as its bytes, and most
-    others are too small. Who takes a pickle as code does not count it.
-
-    :param room: bytes of memory that are left, but for what was not counted yet.
+    :param room: bytes of memory that are left, and *pending*, bytes of what was not counted yet.
     """
     if "sub-headers" in header:
         check_header(header, limits)
-    counted = header["serializer"] == "msgpack" or header.get("type") == "numpy:ndarray"
-    if counted or size_of(frames) * _MOST <= room:
+    if pending * _MOST <= room:
         return
     nodes, budget = parse(header, frames, limits=limits), Budget(limits)
     _check(nodes, limits, budget, _Listed(None, relayed=True))

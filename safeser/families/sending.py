@@ -313,7 +313,7 @@ class _Sender:
         self.context = hosted.words_of(context)
         self.limits = limits
         self.iterate = iterate_collection
-        self.room = limits.max_memory
+        self.room, self.pending = limits.max_memory, 0
         self.mixed: dict[int, object] = {}
         self.depth = min(limits.max_depth, DEPTH_CEILING)
         self.pickles = any(family in families for family in ("pickle", "cloudpickle"))
@@ -321,15 +321,16 @@ class _Sender:
     def anew(self) -> _Sender:
         """Return the same for another object."""
         other = copy.copy(self)
-        other.room, other.mixed = self.limits.max_memory, {}
+        other.room, other.pending, other.mixed = self.limits.max_memory, 0, {}
         return other
 
     def readable(self, x: object, header: dict[str, Any], frames: list[Any]) -> Sent:
         """Return *x* as it was sent, if it is not too large for its reader."""
         try:
-            count(header, frames, limits=self.limits, room=self.room)
+            count(header, frames, limits=self.limits, room=self.room, pending=self.pending)
         except PayloadError as error:
-            raise Unencodable(x, error.message, final=True, fix=error.fix) from None
+            fix = plain.LESS if "memory" in error.rule else error.fix
+            raise Unencodable(x, error.message, final=True, fix=fix) from None
         return header, frames
 
     def send(self, x: Any, depth: int, families: Sequence[str] = ()) -> Sent:
@@ -453,6 +454,9 @@ class _Sender:
     def parts(self, x: Any, name: str, parts: Parts, depth: int, families: Sequence[str]) -> Sent:
         header: dict[str, Any] = {"serializer": "dask", "type": name, "sub-header": parts.meta}
         frames = list(parts.frames)
+        if name != "numpy:ndarray":  # it is as large as its bytes
+            said = [each for each in parts.meta.values() if type(each) is bytes]
+            self.pending += size_of([*said, *frames])
         if parts.children:
             self.children(x, (header, frames), parts.children, depth, _typed_first(tuple(families)))
         return header, frames
@@ -541,6 +545,7 @@ class _Sender:
                 family = pickled.family_of(node, self.limits, budget)
             if family not in (*self.families, "collection", "msgpack", "error"):
                 raise Failed(x, f"what it holds is of family {family}")
+        self.pending += size_of(frames)
         return header, frames
 
     def iterates(self, x: Any, depth: int) -> bool:
@@ -550,7 +555,9 @@ class _Sender:
         return not self.pickles or self.holds_typed(x, 5)
 
     def error(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
-        return {"serializer": "error"}, [errors.encode(errors.to_data(x), limits=self.limits)]
+        frame = errors.encode(errors.to_data(x), limits=self.limits)
+        self.pending += len(frame)
+        return {"serializer": "error"}, [frame]
 
     def pickle(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
         return self.pickled(x, "pickle")
@@ -562,7 +569,7 @@ class _Sender:
         known = known_instead(type(x)) is not None
         reads = self.reads if known and family == "pickle" else None
         try:
-            return pickled.encode(x, family, reads=reads, limits=self.limits)
+            sent = pickled.encode(x, family, reads=reads, limits=self.limits)
         except SafeserError as error:
             # What is code, or valid here only, by itself is named already.
             known |= _is_code(type(x)) or issubclass(type(x), _OF_THIS_PROCESS)
@@ -570,6 +577,9 @@ class _Sender:
             if error.rule != "pickle.unwritable":
                 reason = error.message
             raise Unencodable(x, "" if known else reason) from None
+        if family == "pickle":  # who takes code does not count it
+            self.pending += len(sent[1][0])
+        return sent
 
     def holds_typed(self, x: Any, room: int) -> bool:
         """Whether something at most *room* levels down in *x* has a serializer, or known advice."""

@@ -64,7 +64,7 @@ class Budget:
             raise ConfigError(
                 f"limits is a safeser.Limits, not a {type(limits).__name__}", rule="config.limits"
             )
-        self.limits, elements = limits, limits.elements
+        self.limits, elements = limits, limits.max_memory // ELEMENT
         self.memory = limits.max_memory
         self.calls = limits.max_calls
         self.opcodes = elements * _OPCODES_PER_REF

@@ -1,6 +1,7 @@
 """``serialize`` and ``deserialize`` under a policy: it decides, and callers only narrow."""
 
 import dataclasses
+import types
 from bisect import bisect_left
 
 import numpy as np
@@ -245,6 +246,7 @@ COUNTED = {
     "dict": {n: n for n in range(500)},
     "nested": [[{"a": [n]}, (n,)] for n in range(100)],
     "mixed": [[n, 2j, "a", np.arange(n)] for n in range(50)],
+    "records": [types.SimpleNamespace(a=[n] * 16, b=n) for n in range(50)],
     "column": [n + 1j for n in range(500)],
     "frame": pd.DataFrame({"a": ["x", 1] * 50, "b": range(100)}),
 }

@@ -243,7 +243,7 @@ def is_overfull(frames: Sequence[Any], limits: Limits) -> bool:
     if len(frames) > limits.max_frames or byte_count(frames) > limits.max_bytes:
         return True
     longest = max(map(len, frames[:2]))
-    return 2 * longest > limits.elements or longest > wire.MAX_FRAME
+    return 2 * longest * ELEMENT > limits.max_memory or longest > wire.MAX_FRAME
 
 
 def has_much_structure(elements: Sequence[Any]) -> bool:

@@ -26,7 +26,7 @@ from safeser.operations import (
     lookup,
 )
 from safeser.policy.ceilings import ceiling, largest
-from safeser.values import Kind, Limits
+from safeser.values import ELEMENT, Kind, Limits
 
 __all__ = [
     "CeilingOf",
@@ -81,7 +81,7 @@ def incoming_bounds(link: Link, server: Server, channel: Channel) -> MessageBoun
     context = link.inbound(Kind.ADMIN)
     most = largest(link.policy, context, server, channel)
     # A sender cuts batches to half as many bytes as the limit has elements.
-    structure = max(FLOOR, most.structure) + link.policy.limits.elements
+    structure = max(FLOOR, most.structure) + link.policy.limits.max_memory // ELEMENT
     return _bounds(structure, most.values, link.policy.limits)
 
 
