@@ -15,6 +15,7 @@ from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.families import pickled, plain
 from safeser.families.building import built
 from safeser.families.errors import wire as errors
+from safeser.families.instead import Sent
 from safeser.families.plain import DEFAULTS
 from safeser.families.registered import hosted
 from safeser.families.registered.dispatch import functions
@@ -32,12 +33,12 @@ __all__ = [
     "check",
     "check_reading",
     "claimed",
-    "count",
     "covers",
     "derive",
     "deserialize",
     "judge",
     "read",
+    "readable",
 ]
 
 _PICKLES = ("pickle", "cloudpickle")
@@ -180,22 +181,25 @@ def check(
     _check(nodes, limits, Budget(limits), _Listed(grant))
 
 
-def count(
-    header: Mapping[str, Any], frames: Sequence[Any], *, limits: Limits, room: int, pending: int
-) -> None:
-    """Refuse a payload that its reader would refuse for its size; for the writer to ask.
+def readable(x: object, sent: Sent, limits: Limits, *, room: int, pending: int) -> Sent:
+    """Return *x* as its writer is about to send it, if its reader will not find it too large.
 
     :param room: bytes of memory that are left, and *pending*, bytes of what was not counted yet.
     """
-    if "sub-headers" in header:
-        check_header(header, limits)
-    if pending * _MOST <= room:
-        return
-    nodes, budget = parse(header, frames, limits=limits), Budget(limits)
-    _check(nodes, limits, budget, _Listed(None, relayed=True))
-    for node in nodes:
-        if node.serializer == "pickle":
-            pickles.parse(node.frames[0], limits=limits, budget=budget)
+    header, frames = sent
+    try:
+        if "sub-headers" in header:
+            check_header(header, limits)
+        if pending * _MOST > room:
+            nodes, budget = parse(header, frames, limits=limits), Budget(limits)
+            _check(nodes, limits, budget, _Listed(None, relayed=True))
+            for node in nodes:
+                if node.serializer == "pickle":
+                    pickles.parse(node.frames[0], limits=limits, budget=budget)
+    except PayloadError as error:
+        fix = plain.LESS if "memory" in error.rule else error.fix
+        raise plain.Unencodable(x, error.message, final=True, fix=fix) from None
+    return sent
 
 
 def check_reading(

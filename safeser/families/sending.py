@@ -22,7 +22,7 @@ from safeser.families.errors import wire as errors
 from safeser.families.instead import Sent, instead_of, is_record, known_instead, registers
 from safeser.families.marked import Serialize, Serialized
 from safeser.families.plain import CYCLE, DEFAULTS, DEPTH_CEILING, RAISE, Unencodable, label
-from safeser.families.receiving import count
+from safeser.families.receiving import readable
 from safeser.families.registered import hosted
 from safeser.families.registered.dispatch import functions
 from safeser.families.registered.hosted import Failed
@@ -111,7 +111,8 @@ def _traced(x: object, sent: Sent) -> Done:
 
 def _sent(x: object, sender: _Sender, context: Context | Mapping[str, Any] | None) -> Sent:
     try:
-        return sender.readable(x, *sender.send(x, 0))
+        sent = sender.send(x, 0)
+        return readable(x, sent, sender.limits, room=sender.room, pending=sender.pending)
     except Unencodable as error:
         _refuse(error, sender, context)
     except RecursionError:
@@ -323,15 +324,6 @@ class _Sender:
         other = copy.copy(self)
         other.room, other.pending, other.mixed = self.limits.max_memory, 0, {}
         return other
-
-    def readable(self, x: object, header: dict[str, Any], frames: list[Any]) -> Sent:
-        """Return *x* as it was sent, if it is not too large for its reader."""
-        try:
-            count(header, frames, limits=self.limits, room=self.room, pending=self.pending)
-        except PayloadError as error:
-            fix = plain.LESS if "memory" in error.rule else error.fix
-            raise Unencodable(x, error.message, final=True, fix=fix) from None
-        return header, frames
 
     def send(self, x: Any, depth: int, families: Sequence[str] = ()) -> Sent:
         """Try each family in turn; raise the most precise failure among them.

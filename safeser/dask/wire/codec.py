@@ -41,7 +41,7 @@ from safeser.envelope import byte_count, join, split
 from safeser.envelope import format as envelope
 from safeser.errors import ConfigError, PayloadError, SafeserError
 from safeser.operations import FLOOR
-from safeser.values import SEALED, Limits, check_principal
+from safeser.values import ELEMENT, SEALED, Limits, check_principal
 
 __all__ = [
     "MOST_STRANGE",
@@ -131,7 +131,7 @@ class Encoder:
         self.limits = limits
         if limits is not None:
             # Bytes (one less, for the header of a batch) and levels that no reader refuses.
-            self._small = min(FLOOR, limits.elements // 2 - 1, limits.max_bytes - 1)
+            self._small = min(FLOOR, limits.max_memory // (2 * ELEMENT) - 1, limits.max_bytes - 1)
             self._flat = limits.max_depth - 1
         self.clear()
 

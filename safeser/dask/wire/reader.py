@@ -190,7 +190,8 @@ class Reader:
 
     def __init__(self, limits: Limits, left: int | None = None) -> None:
         self._limits = limits
-        self.left = limits.elements if left is None else left
+        self._most = limits.max_memory // ELEMENT
+        self.left = self._most if left is None else left
         self._in_set = False
         self.references: list[int] = []
 
@@ -213,7 +214,7 @@ class Reader:
         return value
 
     def _unpack(self, data: Any) -> Any:
-        most = min(self.left, self._limits.elements)
+        most = min(self.left, self._most)
         value = msgpack.unpackb(
             data,
             use_list=False,
