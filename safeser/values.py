@@ -219,6 +219,11 @@ class Context:
         return f"{self.sender} -> {self.recipient} {self.kind.value}{operation}"
 
 
+#: Bytes of memory that one element of a pickle or of a message's structure counts; a container
+#: takes twice as many while it is judged.
+ELEMENT = 128
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The most that one message, or one principal, may make a process take, checked before it does.
@@ -230,12 +235,12 @@ class Limits:
     max_frames: int = 100_000  # frames of one message; Dask shards at 64 MiB
     max_header: int = 1 << 20  # the envelope's own header
     max_depth: int = 100  # nesting of containers
-    max_refs: int = 1_000_000  # elements and keys in one message's structure
+    max_memory: int = 128 << 20  # what the plain values and pickles of one message become
     max_array: int = 1 << 30  # one array or buffer, after decompression
     max_string: int = 1 << 30  # one string or bytes object inside a pickle
     max_int: int = 1 << 16  # one integer inside a pickle; arithmetic on it is quadratic
     max_calls: int = 200_000  # objects that the pickles of one message make by calls
-    max_sharing: int = 8  # elements once sharing is undone, in max_refs
+    max_sharing: int = 8  # elements once sharing is undone, in `elements`
     max_copies: int = 4  # bytes that building copies, in sizes of the input; 1 MiB is free
     max_key_cost: int = 10_000  # parts of one key that hashing it walks
     max_collisions: int = 64  # keys of one dict or set that share a hash
@@ -248,6 +253,11 @@ class Limits:
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 what = "a positive integer" if least == 1 else f"an integer of {least} or more"
                 raise ConfigError(f"limit {name} must be {what}", rule="config.limits")
+
+    @property
+    def elements(self) -> int:
+        """Elements of structures and pickles that :attr:`max_memory` holds; work follows them."""
+        return self.max_memory // ELEMENT
 
 
 #: What honest numbers do by chance. Fewer cannot be asked for, so that what stays below these

@@ -63,7 +63,7 @@ def inspect(
         list[str] | None,
         typer.Option(
             metavar="NAME=NUMBER",
-            help="A limit of safeser.Limits, such as max_refs=4000000; may be repeated.",
+            help="A limit of safeser.Limits, such as max_memory=512000000; may be repeated.",
         ),
     ] = None,
     as_json: Annotated[

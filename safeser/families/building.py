@@ -15,6 +15,7 @@ from safeser.errors import PayloadError, SafeserError
 from safeser.families import pickled, plain
 from safeser.families.errors import wire as errors
 from safeser.families.errors.unsent import unsent
+from safeser.families.keys import table_of
 from safeser.families.registered import hosted
 from safeser.families.registered.own import own_families
 from safeser.families.registry import Typed
@@ -103,7 +104,7 @@ class _Builder:
     def plain(self, node: Node) -> Any:
         """Return a plain value, decoded again if its copy was dropped."""
         if node.value is None:
-            room = self.limits.max_refs
+            room = self.limits.max_memory  # it was counted
             return plain.decode_counted(
                 node.frames[0], limits=self.limits, room=room, depth=node.depth
             )[0]
@@ -111,8 +112,7 @@ class _Builder:
 
     def failure(self, node: Node) -> Any:
         if node.value is None:
-            room = self.limits.max_refs
-            node.value, _ = errors.decode_counted(node.frames[0], limits=self.limits, room=room)
+            node.value = errors.decode(node.frames[0], limits=self.limits)
         said = errors.from_data(node.value, own=bool(self.grant.own))
         if not node.meta["failed"]:
             return said
@@ -180,8 +180,6 @@ def _collect(node: Node, values: list[Any]) -> Any:
     if node.type == "tuple":
         return tuple(values)
     if node.type == "dict":
-        keys = values[0]
-        plain.check_keys(keys, where=node.where)
-        return dict(zip(keys, values[1:], strict=True))
-    plain.check_keys(values, where=node.where, members=True)
-    return set(values) if node.type == "set" else frozenset(values)
+        return table_of(values[0], values[1:], where=node.where)
+    made = table_of(values, where=node.where)
+    return made if node.type == "set" else frozenset(made)

@@ -7,15 +7,17 @@ hashes of all keys but text and bytes, so collisions are counted before insertio
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from operator import eq
 from typing import Any
+
+import numpy as np
 
 from safeser.errors import PayloadError
 from safeser.pickles.reading.slots import WALK_FREE, Slots, holds_large
 from safeser.values import Limits
 
-__all__ = ["are_costly", "check_keys", "check_labels"]
+__all__ = ["are_costly", "check_labels", "table_of"]
 
 #: Keys that share one hash. Tuples and large integers hash without a secret, so a peer can make a
 #: hundred thousand collide and a dict of them take hours; real data never has more than a few.
@@ -24,26 +26,34 @@ _MAX_SAME_HASH = 64
 #: The same as in restricted pickle.
 _MAX_WALK = Limits().max_walk
 
+#: Keys that a table is given at once: no other thread runs meanwhile.
+_PIECE = 1 << 16
+
 #: Keys whose hash has a secret or too few colliding values to matter.
 _QUICK: frozenset[type] = frozenset({str, bytes, bool, type(None)})
 
 
-def check_keys(keys: Sequence[Hashable], *, where: str = "", members: bool = False) -> None:
-    """Refuse *keys* that are unhashable, equal to each other, or made to collide.
+def table_of(
+    keys: Sequence[Hashable], values: Sequence[Any] | None = None, *, where: str = ""
+) -> Any:
+    """Return the dict of *keys* and *values*, or the set of *keys*.
 
-    :param members: they are those of a set.
+    Keys that are unhashable, equal to each other, or made to collide are refused.
     """
+    made: Any = set() if values is None else {}
     try:
-        costly = not set(map(type, keys)) <= _QUICK and are_costly(keys, members=members)
-        if costly:
+        if not set(map(type, keys)) <= _QUICK and are_costly(keys, members=values is None):
             raise PayloadError(
                 "its keys are chosen to collide", rule="families.hash-flood", where=where
             )
-        distinct = len(set(keys) if members else dict.fromkeys(keys))
+        rest: Any = iter(keys) if values is None else zip(keys, values, strict=True)
+        for _ in range(0, len(keys) + 1, _PIECE):
+            made.update(islice(rest, _PIECE))
     except TypeError:
         raise PayloadError("a key cannot be hashed", rule="families.key", where=where) from None
-    if distinct != len(keys):
+    if len(made) != len(keys):
         raise PayloadError("a key occurs twice", rule="families.duplicate-key", where=where)
+    return made
 
 
 def check_labels(labels: Sequence[Hashable]) -> None:
@@ -65,7 +75,7 @@ def _distinct(labels: Sequence[Hashable]) -> list[Hashable]:
     met: list[Hashable] = []
     last = None
     # Sorted, since a table of the labels would be as slow as they are.
-    for at in sorted(range(len(labels)), key=numbers.__getitem__):
+    for at in np.array(numbers, np.int64).argsort(kind="stable").tolist():
         if numbers[at] != last:
             met, last = [], numbers[at]
         label = labels[at]
@@ -83,7 +93,8 @@ def are_costly(keys: Sequence[Hashable], *, members: bool = False) -> bool:
     """
     numbers = list(map(hash, keys))
     # Sorted, since a table of the hashes would be as slow as that of the keys.
-    order = sorted(range(len(keys)), key=numbers.__getitem__)
+    # By NumPy, during which other threads run.
+    order = np.array(numbers, np.int64).argsort(kind="stable").tolist()
     shared = 1
     for place, other in pairwise(order):
         if numbers[place] != numbers[other]:

@@ -63,7 +63,7 @@ def family_of(
         known = pickles.Profile.granted(pickles.DATA_PROFILES, allow)
         parsed = pickles.parse(node.frames[0], limits=limits, budget=budget)
         node.value = parsed.family(known, denials)
-        if node.value == "pickle" and limits.max_refs - budget.refs <= _KEPT_REFS:
+        if node.value == "pickle" and limits.elements - budget.refs <= _KEPT_REFS:
             node.parsed = parsed
     return str(node.value)
 

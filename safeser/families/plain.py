@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import msgpack
 
 from safeser.errors import PayloadError
-from safeser.families.keys import check_keys
+from safeser.families.keys import table_of
 from safeser.values import Limits
 
 __all__ = [
@@ -27,11 +27,11 @@ __all__ = [
     "DEFAULTS",
     "DEPTH_CEILING",
     "Unencodable",
-    "check_keys",
     "decode",
     "decode_counted",
     "encode",
     "label",
+    "memory_of",
 ]
 
 #: Whatever a policy's max_depth says, deeper nesting would meet CPython's own recursion limit when
@@ -44,8 +44,8 @@ _MAX_STEPS = 24
 #: Limits where a caller names none.
 DEFAULTS = Limits()
 
-#: Shorter runs of scalars are not worth asking whether they are such.
-_RUN = 16
+#: Shorter runs of scalars are not worth asking whether they are such; long ones are read in pieces.
+_RUN, _PIECE = 16, 1 << 17
 
 #: Exact types whose msgpack is the same from every writer.
 _SCALAR_TYPES: frozenset[type] = frozenset({type(None), bool, int, float, str})
@@ -56,8 +56,28 @@ _MARK_OF = {kind: code for code, kind in _MARKED.items()}
 
 _DOUBLE = struct.Struct(">Bd")
 
+#: Bytes of memory of a container that is not empty, and of each value in it with the place that it
+#: takes, on a 64-bit CPython just after the container grew; text that is not ASCII takes up to 40
+#: more. Content is bounded by the bytes that arrived: one becomes four at most, in text.
+_TABLES: dict[type, tuple[int, int]] = {dict: (96, 64), set: (176, 144), frozenset: (176, 144)}
+_ITEMS = (48, 48)
+
+
+def memory_of(kind: type, count: int) -> int:
+    """Return what a container of so many values, keys too, counts on both sides of a message."""
+    base, each = _TABLES.get(kind, _ITEMS)
+    return base + each * count
+
+
 #: Why an object is refused that only pickles can carry.
 CYCLE = "it holds itself, and only pickles can carry that"
+
+#: Why a value is refused that is larger in memory than its message may be, and what to do about it.
+TOO_MUCH = "its plain values and pickles take more memory than max_memory"
+LESS = (
+    "Send numbers as arrays and tables as frames, which do not count, or send less at once."
+    " Or raise limits.max_memory: in the policy, or by limits=safeser.Limits(...)."
+)
 
 #: What to do about a value that is over a limit.
 RAISE = "Raise that limit on both sides: in the policy, or by limits=safeser.Limits(...)."
@@ -106,17 +126,24 @@ class Unencodable(Exception):
         self.within.append(container)
 
 
-def encode(
-    value: object, *, limits: Limits = DEFAULTS, largest: int | None = None, depth: int = 0
-) -> bytes:
+def encode(value: object, *, limits: Limits = DEFAULTS, largest: int | None = None) -> bytes:
     """Return *value* as msgpack, or raise :class:`Unencodable` for a value that is not plain.
 
     :param largest: bytes longer than this are not plain: they deserve a frame of their own.
-    :param depth: how many containers *value* stands in already.
     """
-    writer = _Writer(limits, largest)
+    return encode_counted(value, limits=limits, room=limits.max_memory, largest=largest)[0]
+
+
+def encode_counted(
+    value: object, *, limits: Limits, room: int, largest: int | None = None, depth: int = 0
+) -> tuple[bytes, int]:
+    """Return *value* as msgpack and what is left of *room* bytes of memory for other values.
+
+    :param depth: how many containers *value* stands in.
+    """
+    writer = _Writer(limits, room, largest)
     writer.put(value, min(limits.max_depth, DEPTH_CEILING) - depth)
-    return bytes(writer.out)
+    return bytes(writer.out), writer.left
 
 
 def is_plain(cls: type) -> bool:
@@ -125,12 +152,12 @@ def is_plain(cls: type) -> bool:
 
 
 class _Writer:
-    __slots__ = ("largest", "limits", "out", "refs")
+    __slots__ = ("largest", "left", "limits", "out")
 
-    def __init__(self, limits: Limits, largest: int | None) -> None:
+    def __init__(self, limits: Limits, room: int, largest: int | None) -> None:
         self.out = bytearray()
         self.limits = limits
-        self.refs = limits.max_refs
+        self.left = room
         self.largest = limits.max_array if largest is None else largest
 
     def put(self, value: Any, room: int) -> None:
@@ -201,11 +228,9 @@ class _Writer:
                 f"it is nested more than {min(self.limits.max_depth, DEPTH_CEILING)} deep",
                 final=True,
             )
-        self.refs -= count
-        if self.refs < 0:
-            raise Unencodable(
-                value, f"it holds more than {self.limits.max_refs} elements", final=True
-            )
+        self.left -= memory_of(type(value), count)
+        if self.left < 0:
+            raise Unencodable(value, TOO_MUCH, final=True, fix=LESS)
 
     def put_array(self, value: Any, room: int) -> None:
         self.enter(value, len(value), room)
@@ -267,58 +292,33 @@ _PUT: dict[type, Callable[[_Writer, Any, int], None]] = {
     float: _Writer.put_float,
     str: _Writer.put_str,
     bytes: _Writer.put_bytes,
-    list: _Writer.put_array,
-    tuple: _Writer.put_array,
-    set: _Writer.put_array,
-    frozenset: _Writer.put_array,
+    **dict.fromkeys((list, tuple, set, frozenset), _Writer.put_array),
     dict: _Writer.put_map,
 }
 
-_SCALARS = {
-    code: struct.Struct(form)
-    for code, form in (
-        (0xCA, ">f"),
-        (0xCB, ">d"),
-        (0xCC, ">B"),
-        (0xCD, ">H"),
-        (0xCE, ">I"),
-        (0xCF, ">Q"),
-        (0xD0, ">b"),
-        (0xD1, ">h"),
-        (0xD2, ">i"),
-        (0xD3, ">q"),
-    )
-}
+_CODES = zip(range(0xCA, 0xD4), "fdBHIQbhiq", strict=True)
+_SCALARS = {code: struct.Struct(f">{form}") for code, form in _CODES}
 _SINGLE = {0xC0: None, 0xC2: False, 0xC3: True}
 
 # First byte to what it opens and how many bytes its length takes.
 _STR, _BIN, _EXT, _ARRAY, _MAP = "text", "bytes", "extension", "array", "map"
 _SIZED = {
-    0xC4: (_BIN, 1),
-    0xC5: (_BIN, 2),
-    0xC6: (_BIN, 4),
-    0xC7: (_EXT, 1),
-    0xC8: (_EXT, 2),
-    0xC9: (_EXT, 4),
-    0xD9: (_STR, 1),
-    0xDA: (_STR, 2),
-    0xDB: (_STR, 4),
-    0xDC: (_ARRAY, 2),
-    0xDD: (_ARRAY, 4),
-    0xDE: (_MAP, 2),
-    0xDF: (_MAP, 4),
+    first + at: (what, 1 << at)
+    for first, what in ((0xC4, _BIN), (0xC7, _EXT), (0xD9, _STR))
+    for at in range(3)
 }
+_SIZED |= {0xDC: (_ARRAY, 2), 0xDD: (_ARRAY, 4), 0xDE: (_MAP, 2), 0xDF: (_MAP, 4)}
 
 
 def decode(data: bytes | bytearray | memoryview, *, limits: Limits = DEFAULTS) -> Any:
     """Return the one value that *data* holds; anything else is a :class:`PayloadError`."""
-    return decode_counted(data, limits=limits, room=limits.max_refs)[0]
+    return decode_counted(data, limits=limits, room=limits.max_memory)[0]
 
 
 def decode_counted(
     data: bytes | bytearray | memoryview, *, limits: Limits, room: int, depth: int = 0
 ) -> tuple[Any, int]:
-    """Return the value that *data* holds and what is left of *room* values for other frames.
+    """Return the value that *data* holds and what is left of *room* bytes of memory.
 
     :param depth: how many containers that value stands in.
     """
@@ -331,7 +331,7 @@ def decode_counted(
     if len(data) == 1 and not 0x80 <= data[0] < 0xE0:
         return (data[0] if data[0] < 0x80 else data[0] - 256), room
     reader = _Reader(data, limits, room, depth)
-    return reader.value(), reader.refs
+    return reader.value(), reader.left
 
 
 def _refuse(message: str, rule: str, position: int) -> NoReturn:
@@ -339,12 +339,12 @@ def _refuse(message: str, rule: str, position: int) -> NoReturn:
 
 
 class _Reader:
-    __slots__ = ("data", "depth", "most", "pos", "refs")
+    __slots__ = ("data", "depth", "left", "most", "pos")
 
     def __init__(self, data: bytes, limits: Limits, room: int, depth: int) -> None:
         self.data = data
         self.pos = 0
-        self.refs = room
+        self.left = room
         self.depth = min(limits.max_depth, DEPTH_CEILING) - depth
         self.most = limits.max_int
 
@@ -385,11 +385,14 @@ class _Reader:
             max_map_len=0,
             max_ext_len=0,
         )
+        items: list[Any] = []
         try:
-            items = list(itertools.islice(unpacker, count))
+            while len(items) < count:  # no other thread runs while one piece is read
+                piece = list(itertools.islice(unpacker, min(count - len(items), _PIECE)))
+                if not piece or not set(map(type, piece)) <= _SCALAR_TYPES:
+                    return []
+                items += piece
         except (ValueError, msgpack.UnpackException):
-            return []
-        if len(items) != count or not set(map(type, items)) <= _SCALAR_TYPES:
             return []
         self.pos += unpacker.tell()
         return items
@@ -475,9 +478,9 @@ class _Reader:
             kind, count = _MARKED[mark], count - 1
         if count > len(self.data) - self.pos:
             _refuse("a msgpack container is longer than its frame", "families.count", self.pos)
-        self.refs -= count
-        if self.refs < 0:
-            _refuse("a msgpack frame holds more than max_refs values", "families.refs", self.pos)
+        self.left -= memory_of(kind, count)
+        if self.left < 0:
+            raise PayloadError(TOO_MUCH, rule="families.memory", fix=LESS, where=f"byte {self.pos}")
         return kind, count
 
     def close(self, kind: type, items: list[Any]) -> Any:
@@ -487,8 +490,6 @@ class _Reader:
             return tuple(items)
         where = f"byte {self.pos}"
         if kind is dict:
-            keys = items[0::2]
-            check_keys(keys, where=where)
-            return dict(zip(keys, items[1::2], strict=True))
-        check_keys(items, where=where, members=True)
-        return kind(items)
+            return table_of(items[0::2], items[1::2], where=where)
+        members = table_of(items, where=where)
+        return members if kind is set else frozenset(members)

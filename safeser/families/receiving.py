@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
+from safeser import pickles
 from safeser.allowed import Allowed
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.families import pickled, plain
 from safeser.families.building import built
 from safeser.families.errors import wire as errors
+from safeser.families.instead import Sent
 from safeser.families.plain import DEFAULTS
 from safeser.families.registered import hosted
 from safeser.families.registered.dispatch import functions
 from safeser.families.registered.own import own_families
 from safeser.families.registry import Typed, registry
-from safeser.families.tree import PICKLES, PLAIN, Node, parse, strongest
+from safeser.families.tree import PICKLES, PLAIN, Node, check_header, parse, strongest
 from safeser.pickles import Budget
-from safeser.values import Context, Grant, Limits
+from safeser.values import ELEMENT, Context, Grant, Limits
 
 #: Typed values contain plain ones, and failures are weaker than either: a grant of family dask, or
 #: of a family that the host registered, covers these families.
@@ -34,6 +36,9 @@ def covers(granted: Sequence[str], family: str) -> bool:
         return True
     return family in _COVERED_BY_DASK and any(name not in _NO_TYPED for name in granted)
 
+
+#: What a byte of a pickle, or of plain values, counts at most.
+_MOST = 2 * ELEMENT
 
 #: Families that contain no plain values of other families; all others do.
 _NO_TYPED = ("msgpack", "error", "pickle", "cloudpickle")
@@ -153,6 +158,27 @@ def check(
     """
     nodes = parse(header, frames, limits=limits)
     _check(nodes, limits, Budget(limits), _Listed(grant))
+
+
+def readable(x: object, sent: Sent, limits: Limits, *, room: int, pending: int) -> Sent:
+    """Return *x* as its writer is about to send it, if its reader will not find it too large.
+
+    :param room: bytes of memory that are left, and *pending*, bytes of what was not counted yet.
+    """
+    header, frames = sent
+    try:
+        if "sub-headers" in header:
+            check_header(header, limits)
+        if pending * _MOST > room:
+            nodes, budget = parse(header, frames, limits=limits), Budget(limits)
+            _check(nodes, limits, budget, _Listed(None, relayed=True))
+            for node in nodes:
+                if node.serializer == "pickle":
+                    pickles.parse(node.frames[0], limits=limits, budget=budget)
+    except PayloadError as error:
+        fix = plain.LESS if "memory" in error.rule else error.fix
+        raise plain.Unencodable(x, error.message, final=True, fix=fix) from None
+    return sent
 
 
 def check_reading(
@@ -395,36 +421,33 @@ def _check(
     :return: the types that it returned, by name.
     """
     budget.spend(refs=len(nodes), calls=0)
-    room = budget.refs
     known: dict[str, Typed] = {}
     owned = False
     for node in reversed(nodes):
         if node.serializer == "msgpack":
             frame = node.frames[0]
-            node.value, room = plain.decode_counted(
-                frame, limits=limits, room=room, depth=node.depth
+            node.value, budget.memory = plain.decode_counted(
+                frame, limits=limits, room=budget.memory, depth=node.depth
             )
             node.yields = f"builtins:{type(node.value).__name__}"
         elif node.serializer == "error":
-            node.value, room = errors.decode_counted(node.frames[0], limits=limits, room=room)
+            node.value, budget.memory = errors.decode_counted(
+                node.frames[0], limits=limits, room=budget.memory
+            )
         elif node.serializer == "collection":
             _check_collection(node)
         elif node.serializer == "dask":
             typed = known.get(node.type) or look(node)
             if typed is not None:
                 known[node.type] = typed
-                budget.refs = room
+                node.budget = budget
                 _checked(node, typed, limits, budget)
-                room = budget.refs - node.refs
-                if room < 0:
-                    node.refuse("a message holds more than max_refs values", "families.refs")
                 node.own = typed.own
                 owned = owned or typed.own
         elif node.serializer not in PICKLES:
             hosted.check_header(node, limits)
         if owned and any(child.own for child in node.children):
             _check_kept(node, known.get(node.type))
-    budget.refs = room
     return known
 
 

@@ -76,7 +76,7 @@ def check(node: Node, limits: Limits) -> tuple[str, ...]:
         return tuple(node.value)
     body, names = node.expect("plain", "names", children=None)
     node.value = _decoded(node, body, limits)
-    if not isinstance(names, (list, tuple)) or len(names) > limits.max_refs:
+    if not isinstance(names, (list, tuple)):
         node.refuse("its names are not a list", "families.header")
     if not all(type(name) is str for name in names) or len(set(names)) != len(names):
         node.refuse("its names are not distinct texts", "families.header")
@@ -90,8 +90,7 @@ def check(node: Node, limits: Limits) -> tuple[str, ...]:
 def _decoded(node: Node, body: Any, limits: Limits) -> dict[str, Any]:
     if type(body) is not bytes or len(body) > _MAX_PLAIN:
         node.refuse("its small values are not a short run of bytes", "families.header")
-    decoded, room = plain.decode_counted(body, limits=limits, room=limits.max_refs)
-    node.refs = limits.max_refs - room
+    decoded = node.plain(body, limits)
     if type(decoded) is not dict or not all(type(name) is str for name in decoded):
         node.refuse("its small values have no names", "families.header")
     return decoded

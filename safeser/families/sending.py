@@ -23,6 +23,7 @@ from safeser.families.errors import wire as errors
 from safeser.families.instead import Sent, instead_of, is_record, known_instead, registers
 from safeser.families.marked import Serialize, Serialized
 from safeser.families.plain import CYCLE, DEFAULTS, DEPTH_CEILING, RAISE, Unencodable, label
+from safeser.families.receiving import readable
 from safeser.families.registered import hosted
 from safeser.families.registered.dispatch import functions
 from safeser.families.registered.hosted import Failed
@@ -32,7 +33,7 @@ from safeser.families.stdlib import columns
 from safeser.families.tree import PICKLES, parse
 from safeser.pickles import Budget, Profile
 from safeser.trace.probe import Done, is_traced, size_of, watch
-from safeser.values import FAMILIES, Context, Grant, Limits
+from safeser.values import ELEMENT, FAMILIES, Context, Grant, Limits
 from safeser.wording import shortened
 
 __all__ = ["serialize"]
@@ -109,7 +110,8 @@ def serialize(
 
 def _sent(x: object, sender: _Sender, context: Context | Mapping[str, Any] | None) -> Sent:
     try:
-        return sender.send(x, 0)
+        sent = sender.send(x, 0)
+        return readable(x, sent, sender.limits, room=sender.room, pending=sender.pending)
     except Unencodable as error:
         _refuse(error, sender, context)
     except RecursionError:
@@ -300,7 +302,7 @@ class _Sender:
     reads: Grant | None
 
     def __post_init__(self) -> None:
-        self.room = self.limits.max_refs
+        self.room, self.pending = self.limits.max_memory, 0
         self.mixed: dict[int, object] = {}
         self.depth = min(self.limits.max_depth, DEPTH_CEILING)
         self.pickles = any(family in self.families for family in PICKLES)
@@ -308,7 +310,7 @@ class _Sender:
     def anew(self) -> _Sender:
         """Return the same for another object."""
         other = copy.copy(self)
-        other.room, other.mixed = self.limits.max_refs, {}
+        other.room, other.pending, other.mixed = self.limits.max_memory, 0, {}
         return other
 
     def send(self, x: Any, depth: int, families: Sequence[str] = ()) -> Sent:
@@ -316,17 +318,18 @@ class _Sender:
 
         :param families: those for *x* where it is part of another value.
         """
-        self.room -= 1
         if depth > self.depth:
             raise Unencodable(x, f"it is nested more than {self.depth} deep", final=True)
-        if self.room < 0:
-            raise Unencodable(x, f"there are more than {self.limits.max_refs} objects", final=True)
         if type(x) is Serialize:
             return self.send(x.data, depth + 1, families)
         if type(x) is Serialized:
             return self.serialized(x)
+        self.room -= ELEMENT
+        if self.room < 0:
+            raise Unencodable(x, plain.TOO_MUCH, final=True, fix=plain.LESS)
         families = families or self.families
         failure: Unencodable | None = None
+        room = self.room
         try:
             for family in families:
                 takes = _TAKES.get(family)
@@ -340,6 +343,7 @@ class _Sender:
                 except Failed:
                     raise
                 except Unencodable as error:
+                    self.room = room
                     rank = (len(error.path), bool(error.reason))
                     if failure is None or rank > (len(failure.path), bool(failure.reason)):
                         failure = error
@@ -368,7 +372,9 @@ class _Sender:
 
     def plain(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
         largest = _LARGE_BYTES if "dask" in families else None
-        frame = plain.encode(x, limits=self.limits, largest=largest, depth=depth)
+        frame, self.room = plain.encode_counted(
+            x, limits=self.limits, room=self.room, largest=largest, depth=depth
+        )
         return {"serializer": "msgpack"}, [frame]
 
     def dask(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
@@ -428,6 +434,9 @@ class _Sender:
     def parts(self, x: Any, name: str, parts: Parts, depth: int, families: Sequence[str]) -> Sent:
         header: dict[str, Any] = {"serializer": "dask", "type": name, "sub-header": parts.meta}
         frames = list(parts.frames)
+        if name != "numpy:ndarray":  # it is as large as its bytes
+            said = [each for each in parts.meta.values() if type(each) is bytes]
+            self.pending += size_of([*said, *frames])
         if parts.children:
             self.children(x, (header, frames), parts.children, depth, _typed_first(tuple(families)))
         return header, frames
@@ -437,7 +446,6 @@ class _Sender:
         found = columns.parts_of(x, self.limits)
         if found is None:
             return None
-        self.room -= len(x)
         return self.parts(x, *found, depth, families)
 
     def collection(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
@@ -509,13 +517,14 @@ class _Sender:
             raise Failed(x, "its header holds more than plain values") from None
         budget = Budget(self.limits)
         for node in parse(header, frames, limits=self.limits):
-            self.room -= 1
+            self.room -= ELEMENT
             family = node.serializer
             # The family that a pickle claims is not trusted: it is derived from the content.
             if family in PICKLES and self.types is None and "cloudpickle" not in self.families:
                 family = pickled.family_of(node, self.limits, budget)
             if family not in (*self.families, "collection", "msgpack", "error"):
                 raise Failed(x, f"what it holds is of family {family}")
+        self.pending += size_of(frames)
         return header, frames
 
     def iterates(self, x: Any, depth: int) -> bool:
@@ -525,13 +534,15 @@ class _Sender:
         return not self.pickles or self.holds_typed(x, 5)
 
     def error(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
-        return {"serializer": "error"}, [errors.encode(errors.to_data(x), limits=self.limits)]
+        frame = errors.encode(errors.to_data(x), limits=self.limits)
+        self.pending += len(frame)
+        return {"serializer": "error"}, [frame]
 
     def pickled(self, x: Any, family: str) -> Sent:
         known = known_instead(type(x)) is not None
         reads = self.reads if known and family == "pickle" else None
         try:
-            return pickled.encode(x, family, reads=reads, limits=self.limits)
+            sent = pickled.encode(x, family, reads=reads, limits=self.limits)
         except SafeserError as error:
             # What is code, or valid here only, by itself is named already.
             known |= _is_code(type(x)) or issubclass(type(x), _OF_THIS_PROCESS)
@@ -539,6 +550,9 @@ class _Sender:
             if error.rule != "pickle.unwritable":
                 reason = error.message
             raise Unencodable(x, "" if known else reason) from None
+        if family == "pickle":  # who takes code does not count it
+            self.pending += len(sent[1][0])
+        return sent
 
     def holds_typed(self, x: Any, room: int) -> bool:
         """Whether something at most *room* levels down in *x* has a serializer, or known advice."""

@@ -11,12 +11,16 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
 from safeser.errors import PayloadError
+from safeser.families import plain
 from safeser.families.plain import DEPTH_CEILING, RAISE
 from safeser.families.registered.own import own_families
-from safeser.pickles import Parsed
+from safeser.pickles import Budget, Parsed
 from safeser.values import FAMILIES, Limits
 
-__all__ = ["PICKLES", "PLAIN", "TRANSPORT", "Node", "parse", "strongest"]
+__all__ = ["PICKLES", "PLAIN", "TRANSPORT", "Node", "check_header", "parse", "strongest"]
+
+#: Elements of a table around the header of its only payload: the table, and a row of four.
+_AROUND = 7
 
 #: Longer than any real type name; a longer one is not repeated in an error.
 _MAX_NAME = 128
@@ -49,9 +53,6 @@ _LEAF = frozenset({"serializer", "type", "sub-header"})
 #: The header of a value that msgpack knows, as of most values of most messages.
 PLAIN = {"serializer": "msgpack"}
 
-#: Keys of a value that holds others.
-_HOLDS_OTHERS = frozenset({"sub-headers", "frame-lengths"})
-
 #: Keys by which Dask's own headers carry a pickled class, or the name of one to unpickle.
 _PICKLED_TYPES = ("type-serialized", "is-collection")
 
@@ -74,7 +75,7 @@ class Node:
         cycle would keep the frames in memory until the next garbage collection.
     :param yields: name of the type that it builds, if a parent may rely on it; else "".
     :param value: the value decoded by the check, for families whose check is their decoding.
-    :param refs: how many values it holds, which count towards those of the message.
+    :param budget: that of its message, from its check on.
     :param parsed: the program of a pickle, parsed to derive its family.
     :param own: whether it is, or holds, an instance of a class of the program's own that is not
         registered, and of which no code may run.
@@ -89,7 +90,7 @@ class Node:
     children: list[Node] = field(default_factory=list)
     yields: str = ""
     value: Any = None
-    refs: int = 0
+    budget: Budget | None = None
     parsed: Parsed | None = None
     own: bool = False
 
@@ -110,6 +111,12 @@ class Node:
         named = f" of {self.type}" if self.type else ""
         raise PayloadError(f"the header{named} is refused: {message}", rule=rule, where=self.where)
 
+    def plain(self, data: Any, limits: Limits) -> Any:
+        """Return the plain value in *data*, which counts towards the memory of the message."""
+        budget = self.budget = self.budget or Budget(limits)
+        value, budget.memory = plain.decode_counted(data, limits=limits, room=budget.memory)
+        return value
+
     def expect(self, *keys: str, frames: int = 0, children: int | None = 0) -> tuple[Any, ...]:
         """Return the values of exactly *keys*, or refuse; also counts frames and children."""
         if self.meta.keys() != set(keys):
@@ -123,6 +130,25 @@ class Node:
                 f"it holds {len(self.children)} values, not {children}", "families.child-count"
             )
         return tuple(self.meta[key] for key in keys)
+
+
+def check_header(header: Mapping[str, Any], limits: Limits) -> None:
+    """Refuse a header of more elements than the table of a message with this one payload may have.
+
+    Writers call it too. Parts that occur twice count twice, as in the message.
+    """
+    left, todo = limits.elements - _AROUND, list[Any]([header])
+    for each in todo:
+        if type(each) is dict:
+            left -= 1 + 2 * len(each)
+            todo += each.values()
+        elif type(each) is list or type(each) is tuple:
+            left -= 1 + len(each)
+            todo += each
+        if left < 0:
+            raise PayloadError(
+                "it has more parts than max_memory holds", rule="families.memory", fix=plain.LESS
+            )
 
 
 def strongest(families: Sequence[str]) -> str:
@@ -163,12 +189,7 @@ def parse(
         leaf = Node("", "", {}, tuple(views or ()), None, 0, [])
         if _is_leaf(leaf, header):
             return [leaf]
-    if isinstance(header, dict) and _HOLDS_OTHERS.isdisjoint(header):
-        alone = Node("", "", {}, (), None, 0, [])
-        _read(alone, header, limits.max_refs - 1, declared)
-        own = _own_frames(alone, None if views is None else len(views), ())
-        alone.frames = tuple(views[:own]) if views is not None else ()
-        return [alone]
+    check_header(header, limits)
     nodes: list[Node] = []
     depth_limit = min(limits.max_depth, DEPTH_CEILING)
     todo: list[tuple[Any, int, int | None, Node | None, int]] = [
@@ -180,8 +201,7 @@ def parse(
         node = Node("", "", {}, (), path, parent.depth + 1 if parent else 0)
         if node.depth > depth_limit:
             node.refuse("values are nested too deep", "families.depth")
-        room = limits.max_refs - len(nodes) - len(todo) - 1
-        lengths = _read(node, claimed, room, declared)
+        lengths = _read(node, claimed, declared)
         own = _own_frames(node, count, lengths)
         if views is not None:
             node.frames = tuple(views[start : start + own])
@@ -226,7 +246,7 @@ def _views(frames: Sequence[Any], limits: Limits) -> list[memoryview]:
     return views
 
 
-def _read(node: Node, claimed: Any, room: int, declared: Collection[str]) -> list[int]:
+def _read(node: Node, claimed: Any, declared: Collection[str]) -> list[int]:
     """Fill *node* from the header that claims to describe it; return its children's lengths."""
     if not isinstance(claimed, dict):
         node.refuse("it is not a dictionary", "families.header")
@@ -259,7 +279,7 @@ def _read(node: Node, claimed: Any, room: int, declared: Collection[str]) -> lis
     elif "writeable" in keys:
         node.meta = {"writeable": claimed["writeable"]}
     if "sub-headers" in keys or "frame-lengths" in keys:
-        return _lengths(node, claimed, room)
+        return _lengths(node, claimed)
     return []
 
 
@@ -322,14 +342,12 @@ def _meta(node: Node, meta: Any) -> dict[str, Any]:
     node.refuse("its sub-header is not a dictionary of names", "families.header")
 
 
-def _lengths(node: Node, claimed: dict[str, Any], room: int) -> list[int]:
+def _lengths(node: Node, claimed: dict[str, Any]) -> list[int]:
     headers, lengths = claimed.get("sub-headers"), claimed.get("frame-lengths")
     if not isinstance(headers, (list, tuple)) or not isinstance(lengths, (list, tuple)):
         node.refuse("sub-headers and frame-lengths must be lists", "families.header")
     if len(headers) != len(lengths):
         node.refuse("sub-headers and frame-lengths differ in length", "families.header")
-    if len(headers) > room:
-        node.refuse("it holds more values than max_refs", "families.refs")
     if not all(type(length) is int and length >= 0 for length in lengths):
         node.refuse("frame-lengths must be counts", "families.header")
     return list(lengths)

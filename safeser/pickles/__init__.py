@@ -34,7 +34,7 @@ from safeser.pickles.writing import Reduction, dumps, reduce
 from safeser.refused_loads import Reported
 from safeser.trace.probe import Done, is_traced, size_of, watch
 from safeser.tracebacks import for_callers
-from safeser.values import Limits
+from safeser.values import ELEMENT, Limits
 
 __all__ = [
     "DATA_PROFILES",
@@ -66,7 +66,7 @@ __all__ = [
 _DEFAULTS = Limits()
 # One bare global takes a few dozen bytes; dask's type fields are read on every finished task.
 _MAX_NAME_PICKLE = 4096
-_NAME_LIMITS = Limits(max_bytes=_MAX_NAME_PICKLE, max_refs=64)
+_NAME_LIMITS = Limits(max_bytes=_MAX_NAME_PICKLE, max_memory=64 * ELEMENT)
 
 
 @for_callers

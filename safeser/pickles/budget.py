@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from operator import length_hint
 
 from safeser.errors import ConfigError, PayloadError
-from safeser.values import Limits
+from safeser.values import ELEMENT, Limits
 
 __all__ = ["RISKS", "Budget", "over"]
 
@@ -38,7 +38,7 @@ _CALLS = 10
 class Budget:
     """The remainder of one message's limits.
 
-    :param refs: elements and keys.
+    :param memory: bytes that plain values and pickles take: the elements of these, some 100 each.
     :param calls: objects that calls make.
     :param opcodes: what reading takes, whether it ends well or not.
     :param visits: elements that building, checking and hashing touch, out of those *granted*.
@@ -53,9 +53,9 @@ class Budget:
         "given",
         "granted",
         "limits",
+        "memory",
         "objects",
         "opcodes",
-        "refs",
         "visits",
     )
 
@@ -64,14 +64,19 @@ class Budget:
             raise ConfigError(
                 f"limits is a safeser.Limits, not a {type(limits).__name__}", rule="config.limits"
             )
-        self.limits = limits
-        self.refs = limits.max_refs
+        self.limits, elements = limits, limits.max_memory // ELEMENT
+        self.memory = limits.max_memory
         self.calls = limits.max_calls
-        self.opcodes = limits.max_refs * _OPCODES_PER_REF
-        self.granted = self.visits = limits.max_refs * _VISITS_PER_REF
+        self.opcodes = elements * _OPCODES_PER_REF
+        self.granted = self.visits = elements * _VISITS_PER_REF
         self.copies = min(limits.max_bytes, _COPIES_FREE)
-        self.objects = limits.max_refs // _REFS_PER_OBJECT
+        self.objects = elements // _REFS_PER_OBJECT
         self.given = 0
+
+    @property
+    def refs(self) -> int:
+        """Return how many elements of pickles are left."""
+        return self.memory // ELEMENT
 
     @contextmanager
     def reading(self, turns: Iterator[object]) -> Iterator[None]:
@@ -89,22 +94,22 @@ class Budget:
 
     def spend(self, *, refs: int, calls: int) -> None:
         """Charge for a pickle that was read, or refuse it."""
-        self.refs -= refs
+        self.memory -= refs * ELEMENT
         self.calls -= calls
-        if self.refs < 0:
-            raise over("max-refs", "a message holds more elements than allowed")
+        if self.memory < 0:
+            raise over("max-memory", "a message holds more elements than allowed")
         if self.calls < 0:
             raise over("max-calls", "a message makes more objects by calls than allowed")
 
     def bring(self, size: int) -> None:
         """Add the allowance of *size* input bytes, which may be copied and visited some times."""
-        most = self.limits.max_refs * _MOST_PER_REF - self.granted
+        most = self.limits.elements * _MOST_PER_REF - self.granted
         visits = min(most, self.brought(size))
         self.granted += visits
         self.visits += visits
         self.given += size
         self.copies = min(self.limits.max_bytes, self.copies + size * self.limits.max_copies)
-        most = self.limits.max_refs * _MOST_OBJECTS_PER_REF
+        most = self.limits.elements * _MOST_OBJECTS_PER_REF
         self.objects = min(most, self.objects + size * _OBJECTS_PER_BYTE)
 
     def hold(self, containers: int) -> None:
@@ -114,7 +119,7 @@ class Budget:
     def charge(self, elements: int) -> None:
         self.visits -= elements
         if self.visits < 0:
-            raise over("max-refs", "building the object takes more elements than allowed")
+            raise over("max-memory", "building the object takes more elements than allowed")
 
     def brought(self, size: int) -> int:
         """Return how many visits *size* bytes of input bring."""
@@ -127,7 +132,7 @@ class Budget:
     def work(self, elements: int) -> None:
         """Charge for one call, before it is made."""
         if not self.allows(elements):
-            raise over("max-refs", "one call of the pickle visits more elements than allowed")
+            raise over("max-memory", "one call of the pickle visits more elements than allowed")
         self.charge(elements)
 
     def charge_memory(self, data: int, objects: int) -> None:
@@ -137,7 +142,7 @@ class Budget:
         if self.copies < 0:
             raise self.over_copies()
         if self.objects < 0:
-            raise over("max-refs", "the objects that calls make take more memory than allowed")
+            raise over("max-memory", "the objects that calls make take more memory than allowed")
 
     def charge_bytes(self, count: int) -> None:
         """Charge for one piece of memory, before it is taken."""
@@ -154,7 +159,7 @@ class Budget:
 
 #: What raising a limit costs, by its name in a rule.
 RISKS = {
-    "max-refs": "Each element costs some 100 bytes of memory here.",
+    "max-memory": "That much memory, and time with it, may then be taken by one message.",
     "max-calls": "Each costs a call and its object.",
     "max-bytes": "That much memory may then be taken by one message.",
     "max-copies": "So many times the size of a message may then be taken by copies.",

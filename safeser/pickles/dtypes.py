@@ -13,12 +13,12 @@ from typing import Any
 from safeser.errors import PayloadError
 from safeser.pickles.nodes import Call, DictOf, GlobalRef, TupleOf
 from safeser.pickles.reading.machine import read
-from safeser.values import Limits
+from safeser.values import ELEMENT, Limits
 
 __all__ = ["DtypeRecord", "dtype_record"]
 
 #: A record of a thousand fields takes some 60 KiB.
-_LIMITS = Limits(max_bytes=1 << 18, max_refs=100_000, max_calls=5000)
+_LIMITS = Limits(max_bytes=1 << 18, max_memory=100_000 * ELEMENT, max_calls=5000)
 _MAX_NESTING = 8
 #: Fields of a dtype with those of its fields, beside one for each byte of its pickle: one record
 #: can stand for each field of another, so that a thousand bytes took half a minute to tell.

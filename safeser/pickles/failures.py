@@ -12,7 +12,7 @@ from typing import Any
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import ABSENT, KINDS, Call, DictOf, GlobalRef, ListOf, TupleOf
 from safeser.pickles.reading.machine import read
-from safeser.values import Limits
+from safeser.values import ELEMENT, Limits
 
 # What a reader can use; dask cuts error text at 10,000 characters of its own accord.
 _MAX_TEXT = 10_000
@@ -24,7 +24,7 @@ _MAX_NEST = 4
 _MAX_BITS = 1024
 # What reading may take: chained errors with hundreds of frames each, some 75 elements to a frame,
 # and text enough to fill a record. Far less than what a message of data may take.
-_LIMITS = Limits(max_bytes=4 << 20, max_refs=100_000, max_calls=10_000)
+_LIMITS = Limits(max_bytes=4 << 20, max_memory=100_000 * ELEMENT, max_calls=10_000)
 
 # What one record may say and take, beside as much for each byte of its pickle: honest ones repeat
 # the names of files and functions, and little else. One text can stand everywhere in a record that

@@ -68,7 +68,7 @@ def check_shape(program: Program, limits: Limits) -> Shape:
         return Shape(tree, None)
     # Sharing lets a few bytes stand for a tree that no traversal finishes (a list that holds twice
     # a list that holds twice ...). Honest data repeats whole records: it may be some times as much.
-    walk = _Walk(program, most=limits.max_refs * limits.max_sharing, deepest=limits.max_depth)
+    walk = _Walk(program, most=limits.elements * limits.max_sharing, deepest=limits.max_depth)
     walk.all()
     if isinstance(program.root, Node) and program.root.index in walk.cyclic:
         walk.ways(program.root)
@@ -122,7 +122,7 @@ def _tree(program: Program, limits: Limits) -> Tree | None:
             break
     else:
         return None
-    if weight * (1 + (program.longest >> KIB)) > limits.max_refs * limits.max_sharing:
+    if weight * (1 + (program.longest >> KIB)) > limits.elements * limits.max_sharing:
         return None
     # What is called is no part of the value.
     whole = len(seen) == len(program.nodes) or all(

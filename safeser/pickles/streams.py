@@ -21,6 +21,7 @@ from safeser.pickles.nodes import Call, DictOf, GlobalRef, Program, TupleOf
 from safeser.pickles.reading.loop import Handler
 from safeser.pickles.reading.loop import run as loop
 from safeser.pickles.reading.machine import HANDLERS, Machine
+from safeser.values import ELEMENT
 
 __all__ = ["WRAPPER", "Passage", "RawArray", "read_passage"]
 
@@ -177,7 +178,7 @@ class _WithArrays(_Alone):
     def read_objects(self, shape: tuple[int, ...], shown: str) -> None:
         """Read the pickle that stands in the place of elements; joblib hands it to an unpickler."""
         left = Budget(self.limits)
-        left.refs, left.calls = self.refs, self.calls
+        left.memory, left.calls = self.refs * ELEMENT, self.calls
         # Not joblib's unpickler: in such a pickle a wrapper is a class like any other.
         left.opcodes = length_hint(self.turns)
         try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from safeser import families, pickles, serialization
 from safeser.channel.sending import ordered
-from safeser.errors import ConfigError, PolicyDenied, SerializationError
+from safeser.errors import ConfigError, PayloadError, PolicyDenied, SerializationError
 from safeser.families import framing, plain
 from safeser.families.plain import DEFAULTS
 from safeser.families.tree import parse
@@ -237,16 +237,19 @@ def _sent(
     except SerializationError as error:
         return Preflight(name, context, culprits=_blamed(obj, error, tried))
     bare = framing.bare(header)
-    family = families.derive(bare, frames, limits=bounds)
+    uses: list[pickles.Use] = []
+    try:
+        family = families.derive(bare, frames, limits=bounds)
+        for node in parse(bare, frames, limits=bounds):
+            if node.serializer in _PICKLES:
+                uses += pickles.inspect(node.frames[0], limits=bounds).globals
+    except PayloadError as error:
+        if "cloudpickle" not in tried:
+            return Preflight(name, context, culprits=_blamed(obj, error, ()))
+        family = "cloudpickle"  # who takes code does not count it
     if policy is not None and context is not None:
         refusal = _refused(bare, frames, family, context, policy)
-    uses = [
-        use
-        for node in parse(bare, frames, limits=bounds)
-        if node.serializer in _PICKLES
-        for use in pickles.inspect(node.frames[0], limits=bounds).globals
-        if ":" in use.name  # what a call returns is called, too
-    ]
+    uses = [use for use in uses if ":" in use.name]  # what a call returns is called, too
     called = {use.name for use in uses if use.role != "referenced"}
     imports, calls = tuple(sorted({use.name for use in uses})), tuple(sorted(called))
     size = len(plain.encode(bare, limits=bounds)) + sum(
@@ -255,7 +258,7 @@ def _sent(
     return Preflight(name, context, family, size, imports, calls, refusal=refusal)
 
 
-def _blamed(obj: Any, error: SerializationError, tried: Sequence[str]) -> tuple[Culprit, ...]:
+def _blamed(obj: Any, error: PayloadError, tried: Sequence[str]) -> tuple[Culprit, ...]:
     """Return the parts that no family of *tried* carries."""
     found = culprits(obj) if not _PICKLES.isdisjoint(tried) else ()
     if found:

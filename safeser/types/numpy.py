@@ -253,9 +253,11 @@ def check_extent(shape: tuple[int, ...], itemsize: int, limits: Limits) -> int:
     if math.prod(length or 1 for length in shape) * max(itemsize, 1) > limits.max_array:
         raise refused("array-size", "an array is larger than max_array", limit="max_array")
     count = math.prod(shape)
-    if not itemsize and count > limits.max_refs:
+    if not itemsize and count > limits.elements:
         raise refused(
-            "array-size", "an array has more elements of no bytes than max_refs", limit="max_refs"
+            "array-size",
+            "an array has more elements of no bytes than max_memory allows",
+            limit="max_memory",
         )
     return count
 

@@ -62,8 +62,8 @@ _OPENING, _OPENINGS = 56, 3
 _HOLIDAY = 16
 #: Steps of one length are compared by NumPy, which adds this many in one visit.
 _EVEN = 8
-#: Of max_refs, the visits of one walk: some 100 ms by default, in which nothing else runs.
-_WALK = 0.4
+#: Of the elements, the visits of one walk: some 100 ms by default, in which nothing else runs.
+_WALK = 0.3815
 #: A column takes pandas some 20 us whenever columns are walked, and one without rows no byte.
 _MAX_EMPTY_COLUMNS = 1 << 17
 #: An end of an interval is compared and hashed; real ones fit 64 bits, or a few more.
@@ -206,7 +206,7 @@ def check_walk(freq: Any, length: int, limits: Limits) -> int:
     step = _STEPS.get(type(freq).__name__, _STEP) + abs(freq.n)
     step += openings * (_OPENING + openings // _OPENINGS)
     visits: int = _ENDS + length * step + holidays * _HOLIDAY
-    if visits > limits.max_refs * _WALK:
+    if visits > limits.elements * _WALK:
         raise refused(
             "freq",
             "an index has too many values for what each step of its freq takes to check",
@@ -316,8 +316,10 @@ def check_columns(columns: int, *, rows: int | None, limits: Limits) -> None:
 
     :param rows: None where that is not known yet.
     """
-    if columns > limits.max_refs:
-        raise refused("columns", "a frame has more columns than max_refs", limit="max_refs")
+    if columns > limits.elements:
+        raise refused(
+            "columns", "a frame has more columns than max_memory allows", limit="max_memory"
+        )
     if rows == 0 and columns > _MAX_EMPTY_COLUMNS:
         raise refused("columns", f"a frame without rows has over {_MAX_EMPTY_COLUMNS} columns")
 

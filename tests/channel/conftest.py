@@ -45,7 +45,7 @@ contexts:
     recipient: bea
     kinds: [admin, data]
     operations: {grant: [basic]}
-limits: {max_bytes: 8MiB, max_refs: 10_000}
+limits: {max_bytes: 8MiB, max_memory: 1280000}
 """
 
 

@@ -34,7 +34,7 @@ contexts:
     recipient: ann
     serializers: [dask, msgpack, pickle]
     deserializers: [dask, msgpack, pickle]
-limits: {max_refs: 10_000, max_calls: 100}
+limits: {max_memory: 1280000, max_calls: 100}
 """
 
 PICKLE = {"serializer": "pickle", "writeable": []}

@@ -23,7 +23,7 @@ FEW = pickle.dumps([1, 2, 3])
 def reporting(doors):
     """A worker's link to a scheduler that reads its pickles, and takes a thousand elements."""
     head, _, _ = DEMO.read_text().partition("\nlimits:")
-    return doors.links("worker", "scheduler", f"{head}\nlimits: {{max_refs: 1000}}\n")
+    return doors.links("worker", "scheduler", f"{head}\nlimits: {{max_memory: 128000}}\n")
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_two_messages_in_turn_have_no_more_than_each(arrives, reads):
     one, two = arrives(), arrives()
     assert [reads(one, MANY), reads(two, MANY)] == [None, None]
     refused = [reads(one, MANY), reads(two, MANY)]
-    assert refused == ["pickle.max-refs"] * 2
+    assert refused == ["pickle.max-memory"] * 2
     # Neither gets any of it back by what the other, or a third one, did meanwhile.
     assert reads(arrives(), MANY) is None
     assert [reads(one, MANY), reads(two, MANY)] == refused
@@ -62,7 +62,7 @@ def test_two_messages_in_turn_have_no_more_than_each(arrives, reads):
 def test_nor_does_one_message_that_is_looked_at_twice(arrives, reads):
     message = arrives()
     assert reads(message, MANY) is None
-    assert reads(message, MANY) == "pickle.max-refs"
+    assert reads(message, MANY) == "pickle.max-memory"
     assert reads(arrives(), FEW) is None
 
 

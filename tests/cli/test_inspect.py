@@ -155,14 +155,14 @@ def test_a_compressed_pickle_is_loaded_as_it_is_said(inspect, tmp_path, module, 
 
 
 def test_what_is_over_a_limit_takes_the_limit_that_is_advised(inspect):
-    ended = inspect("list --limit max_refs=30")
+    ended = inspect("list --limit max_memory=3840")
     assert (ended.code, "Over a limit: the pickle holds more" in ended.out) == (3, True)
-    setting = re.search("Add (--limit max_refs=120);", ended.out)[1]
+    setting = re.search("Add (--limit max_memory=15360);", ended.out)[1]
     ended = inspect(f"list {setting} --limit max_depth=2")
     said = re.search(r"Load it by (safeser\.pickles\.loads\(data, .*\))\. ", ended.out)[1]
-    assert "max_refs=120" in said
+    assert "max_memory=15360" in said
     assert eval(said, {"safeser": safeser, "data": FILES["list"]}) == [*range(60)]
-    for wrong in ("refs=3", "max_refs", "max_refs=", "max_refs=-1", "max_refs=0"):
+    for wrong in ("refs=3", "max_refs=9", "max_memory=", "max_memory=-1", "max_memory=0"):
         assert inspect(f"list --limit {wrong}").code == 2
 
 

@@ -160,7 +160,7 @@ def test_sizes_are_met_by_the_sender():
     for limits, said in (
         (Limits(max_array=20_000), "larger than max_array: send it in chunks"),
         (Limits(max_frames=2), "more than 2 large buffers"),
-        (Limits(max_refs=10), "more than 10 elements"),
+        (Limits(max_memory=500), "more memory than max_memory"),
     ):
         with pytest.raises(PayloadError, match=f"of type pyarrow.lib:Table .*{said}"):
             families.serialize(table, FAMILIES, limits=limits)
@@ -172,10 +172,10 @@ def test_sizes_are_met_by_the_sender():
 def test_limits_bound_what_is_forged():
     large = forged("Array", "int8", 1 << 13, 0, 2, -1, 1 << 13, frames=[bytes(1 << 13)])
     many = [word for at in range(400) for word in (f"f{at}", True, None, "int8")]
-    few = Limits(max_refs=1000)
+    few = Limits(max_memory=500 << 7)
     assert refused(*large, limits=Limits(max_array=1 << 12)) == "families.too-large"
-    assert refused(*forged("Schema", 400, *many, None), limits=few) == "families.refs"
-    assert refused(*forged("Array", "null", 100_000, 0, 1, -1), limits=few) == "families.max-refs"
+    assert refused(*forged("Schema", 400, *many, None), limits=few) == "families.memory"
+    assert refused(*forged("Array", "null", 100_000, 0, 1, -1), limits=few) == "families.max-memory"
     # A word may stand for many empty chunks: what is read of it is shared.
     empty = families.deserialize(*forged("ChunkedArray", *WIDE, 2000, *[0] * 2000), GRANT)
     assert (empty.num_chunks, len(empty)) == (2000, 0)

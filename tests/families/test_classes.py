@@ -48,10 +48,10 @@ def test_what_a_constructor_says_is_not_repeated(payload):
 
 def test_small_values_of_all_records_count():
     header, frames = families.serialize([own.Point([0] * 16, n) for n in range(10)], FAMILIES)
-    families.check(header, frames, limits=Limits(max_refs=220))
+    families.check(header, frames, limits=Limits(max_memory=17_664))
     with pytest.raises(PayloadError) as caught:
-        families.check(header, frames, limits=Limits(max_refs=150))
-    assert caught.value.rule == "families.refs"
+        families.check(header, frames, limits=Limits(max_memory=17_663))
+    assert caught.value.rule == "families.memory"
 
 
 def test_registered_exceptions_are_raised_as_themselves():

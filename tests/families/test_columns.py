@@ -17,8 +17,8 @@ def test_a_column_is_one_frame():
     header, frames = families.serialize([1j] * 1000, FAMILIES)
     assert (len(frames), header["type"]) == (1, "builtins:list")
     assert "sub-headers" not in header
-    with pytest.raises(SafeserError, match="more than 50"):
-        families.serialize([1j] * 1000, FAMILIES, limits=Limits(max_refs=50))
+    with pytest.raises(SafeserError, match="more memory"):
+        families.serialize([1j] * 1000, FAMILIES, limits=Limits(max_memory=50 << 7))
 
 
 def test_dicts_of_columns_that_lie():
@@ -41,10 +41,10 @@ def test_an_element_that_cannot_be_sent_is_named():
 def test_all_columns_of_a_message_share_what_it_may_hold():
     # Each was within its limit: a message of columns could take thirteen times its size.
     header, frames = families.serialize([[1j] * 400 for _ in range(4)], FAMILIES)
-    families.check(header, frames, limits=Limits(max_refs=4000))
+    families.check(header, frames, limits=Limits(max_memory=154_432))
     with pytest.raises(PayloadError) as caught:
-        families.check(header, frames, limits=Limits(max_refs=3000))
-    assert caught.value.rule == "families.refs"
+        families.check(header, frames, limits=Limits(max_memory=154_431))
+    assert caught.value.rule == "families.memory"
 
 
 def test_columns_are_for_collections_alone():
@@ -62,13 +62,13 @@ def test_a_column_alone_is_charged_to_its_message():
     sent = [dt.date(2026, 1, day) for day in range(1, 21)]
     header, frames = families.serialize(sent, FAMILIES)
     assert header["serializer"] == "dask"
-    budget = families.Budget(Limits(max_refs=100))
+    budget = families.Budget(Limits(max_memory=5000))
     families.deserialize(header, frames, GRANT, budget=budget)
-    assert budget.refs == 100 - 61  # three numbers for each date, and the list
-    families.deserialize(header, frames, GRANT, budget=families.Budget(Limits(max_refs=61)))
+    assert budget.memory == 5000 - 3056  # three numbers for each date, their list, the node
+    families.deserialize(header, frames, GRANT, budget=families.Budget(Limits(max_memory=3056)))
     with pytest.raises(PayloadError) as caught:
-        families.deserialize(header, frames, GRANT, budget=families.Budget(Limits(max_refs=60)))
-    assert caught.value.rule == "families.refs"
+        families.deserialize(header, frames, GRANT, budget=families.Budget(Limits(max_memory=3055)))
+    assert caught.value.rule == "families.memory"
 
 
 @pytest.mark.parametrize("value", MIXED)

@@ -171,7 +171,7 @@ def test_headers_are_checked_before_functions_see_them(known, header, frames):
     wire = {"serializer": "dask", "type": name_of(Human), "sub-header": header}
     for read in (families.check, lambda *a, **k: families.deserialize(*a, GRANT, **k)):
         with pytest.raises(PayloadError):
-            read(wire, frames, limits=Limits(max_refs=1000))
+            read(wire, frames, limits=Limits(max_memory=1000 << 7))
     assert called == []
 
 

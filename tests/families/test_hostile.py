@@ -144,9 +144,9 @@ def test_bypass_of_time_what_leads_to_no_plain_value_is_tried_once(monkeypatch):
     for level in range(80):
         x = [x, level] if level % 2 else {"inner": x}
     tried = []
-    encode = plain.encode
+    encode = plain.encode_counted
     monkeypatch.setattr(
-        plain, "encode", lambda value, **how: tried.append(value) or encode(value, **how)
+        plain, "encode_counted", lambda value, **how: tried.append(value) or encode(value, **how)
     )
     header, frames = families.serialize(x, ("dask", "msgpack"))
     assert len([value for value in tried if type(value) in (list, dict)]) == 1 + 10
@@ -193,7 +193,7 @@ def test_bypass_of_depth_by_msgpack_inside_of_collections():
 
 def test_bypass_of_time_many_pickles_share_what_reading_them_may_take():
     """Each had all of the limits, while it was found out what it needs."""
-    limits = Limits(max_refs=1000)
+    limits = Limits(max_memory=1000 << 7)
     frames = [b"\x80\x04" + b"N0" * 1500 + b"K" + bytes([n]) + b"." for n in range(8)]
     one = {"serializer": "pickle", "writeable": []}
     header = {

@@ -147,7 +147,9 @@ def test_one_way():
 def test_what_cannot_travel_is_refused(made):
     register_serialization_family("odd", lambda x: made, loads)
     with pytest.raises(SerializationError) as caught:
-        families.serialize(Tagged("x"), ["odd", "dask", "msgpack"], limits=Limits(max_refs=1000))
+        families.serialize(
+            Tagged("x"), ["odd", "dask", "msgpack"], limits=Limits(max_memory=1000 << 7)
+        )
     assert "family odd" in str(caught.value)
 
 
@@ -184,7 +186,7 @@ def test_a_function_that_fails_is_named_and_no_other_family_is_tried():
 )  # fmt: skip
 def test_malformed_headers_never_reach_it(header):
     with pytest.raises(SafeserError):
-        families.deserialize(header, [b"x"], granted("tagged"), limits=Limits(max_refs=1000))
+        families.deserialize(header, [b"x"], granted("tagged"), limits=Limits(max_memory=1000 << 7))
     assert CALLS == []
 
 

@@ -28,7 +28,7 @@ def test_columns_without_rows_are_counted():
     for columns in (1 << 17, (1 << 17) + 1):
         header["sub-header"]["columns"][3] = header["sub-header"]["blocks"][0][2] = columns
         assert refused(header, frames) == "value.columns"
-        limits = Limits(max_refs=200_000, max_array=1 << 24)
+        limits = Limits(max_memory=200_000 << 7, max_array=1 << 24)
         if columns == 1 << 17:
             made = families.deserialize(header, frames, GRANT, limits=limits)
             assert made.shape == (0, columns)
@@ -39,7 +39,7 @@ def test_columns_without_rows_are_counted():
 def test_a_freq_that_takes_long_to_check():
     index = pd.date_range("2020", periods=100, freq="ME")
     header, frames = sent(index)
-    few = Limits(max_refs=1500)
+    few = Limits(max_memory=1500 << 7)
     assert refused(header, frames, limits=few) == "value.freq"
     with pytest.raises(PayloadError, match="too many values"):
         families.serialize(index, FAMILIES, limits=few)
@@ -51,11 +51,11 @@ def test_freqs_are_charged_to_the_message():
     """Each index had a budget of its own."""
     year = {"weekday": 1, "startingMonth": 1, "variation": "nearest"}
     quarters = pd.offsets.FY5253Quarter(qtr_with_extra_week=1, **year)
-    index, few = pd.date_range("2020", periods=100, freq=quarters), Limits(max_refs=200_000)
+    index, few = pd.date_range("2020", periods=100, freq=quarters), Limits(max_memory=200_000 << 7)
     header, frames = families.serialize([index] * 2, FAMILIES, limits=few)
     assert families.deserialize(header, frames, GRANT, limits=few)[1].freq == quarters
     header, frames = families.serialize([index] * 20, FAMILIES, limits=few)
-    assert refused(header, frames, limits=few) == "families.max-refs"
+    assert refused(header, frames, limits=few) == "families.max-memory"
 
 
 def test_levels_are_no_ranges_that_cost_more_than_they_say():

@@ -12,7 +12,7 @@ from safeser.pickles import Budget
 from safeser.values import Grant, Limits
 
 HEADER = {"serializer": "pickle", "writeable": []}
-LIMITS = Limits(max_refs=1000)
+LIMITS = Limits(max_memory=1000 << 7)
 GRANT = Grant("test", ("pickle",))
 DATA = pickle.dumps(list(range(300)), 5)
 
@@ -46,7 +46,7 @@ def test_a_payload_is_parsed_once_and_charged_at_each_step(parsed):
     assert parsed == [DATA]
     deriving, judging, loading = left
     assert deriving == judging == loading
-    assert judging[0] < LIMITS.max_refs - 300
+    assert judging[0] < LIMITS.elements - 300
 
 
 def test_bypass_of_memory_no_more_is_kept_of_a_message_than_so_many_elements(parsed, monkeypatch):

@@ -108,8 +108,8 @@ def test_encoding_is_bounded():
     deep.append(deep)
     with pytest.raises(plain.Unencodable, match="deep"):
         plain.encode(deep)
-    with pytest.raises(plain.Unencodable, match="more than 3"):
-        plain.encode([1, 2, 3, 4], limits=Limits(max_refs=3))
+    with pytest.raises(plain.Unencodable, match="more memory"):
+        plain.encode([1, 2, 3, 4], limits=Limits(max_memory=48 + 4 * 48 - 1))
     with pytest.raises(plain.Unencodable, match="too large"):
         plain.encode([b"12345"], largest=4)
 
@@ -172,7 +172,11 @@ def test_limits():
     for data, limits, rule in (
         (b"\x91" * 150 + b"\xc0", Limits(), "families.depth"),
         (b"\x91" * 100_000, Limits(max_depth=10**6), "families.depth"),
-        (b"\xdd\x00\x00\x00\x0a" + b"\xc0" * 10, Limits(max_refs=9), "families.refs"),
+        (
+            b"\xdd\x00\x00\x00\x0a" + b"\xc0" * 10,
+            Limits(max_memory=48 + 10 * 48 - 1),
+            "families.memory",
+        ),
         (b"\xc4\x05" + b"x" * 5, Limits(max_array=6), "families.too-large"),
     ):
         with pytest.raises(PayloadError) as caught:
@@ -192,6 +196,36 @@ def test_a_small_frame_of_huge_counts_takes_no_memory():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1 << 21
+
+
+UNITS = {
+    "empty lists": b"\x90", "empty dicts": b"\x80", "empty sets": b"\x91\xc7\x00\x02",
+    "lists of one": b"\x91\xc0", "chains of lists": b"\x91" * 90 + b"\xc0",
+    "dicts of one": b"\x81\x00\xc0", "chains of dicts": b"\x81\x00" * 90 + b"\xc0",
+    "dicts that grew": plain.encode(dict.fromkeys(range(683))), "nones": b"\xc0",
+    "tuples": b"\x92\xc7\x00\x01\xc0", "sets": plain.encode({*range(5)}),
+    "sets that grew": plain.encode({*range(77)}), "floats": plain.encode(1.5),
+    "integers": b"\xe0", "long integers": plain.encode(1 << 62),
+    "large integers": plain.encode(1 << 64), "wide texts": plain.encode("\u0101b"),
+    "bytes": plain.encode(b"ab"), "texts": plain.encode("ab"),
+    "wider texts": plain.encode("a" * 50 + "\U0001f600"), "surrogates": plain.encode("\ud800"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_values_take_no_more_memory_than_they_count_and_a_little_for_each_byte(name):
+    count = 30_000 // len(UNITS[name])
+    data, room = b"\xdd" + count.to_bytes(4, "big") + UNITS[name] * count, 1 << 30
+    tracemalloc.start()
+    value, left = plain.decode_counted(data, limits=Limits(), room=room)
+    held, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    wide = 2 if "wide" in name else 1
+    assert held <= wide * (room - left) + 8 * len(data)
+    assert peak <= 2 * (room - left + 8 * len(data))
+    assert room - left <= 144 * len(data)
+    # The writer counts what it wrote as the reader did.
+    assert plain.encode_counted(value, limits=Limits(), room=room)[1] == left
 
 
 RUNS = [None, True, 1, -(1 << 63), (1 << 64) - 1, 1.5, "x", "y" * 70_000] * 3
@@ -258,14 +292,14 @@ def test_what_is_shared_may_not_grow_without_end():
     value = [1]
     for _ in range(60):
         value = [value, value]
-    limits = Limits(max_refs=10_000)
-    with pytest.raises(SafeserError, match="more than 10000") as caught:
+    limits = Limits(max_memory=10_000 << 7)
+    with pytest.raises(SafeserError, match="more memory") as caught:
         families.serialize(value, ("dask", "msgpack"), limits=limits)
     assert len(caught.value.where) < 100
     value = [1j]
     for _ in range(60):
         value = [value, value]
-    with pytest.raises(SafeserError, match="more than 10000"):
+    with pytest.raises(SafeserError, match="more memory"):
         families.serialize(value, ("dask", "msgpack"), limits=limits)
 
 

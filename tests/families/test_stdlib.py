@@ -115,7 +115,7 @@ def test_compiling_is_charged_to_the_message():
     header, frames = families.serialize(long, FAMILIES)
     with pytest.raises(PayloadError) as caught:
         families.deserialize(header, frames, GRANT)
-    assert caught.value.rule == "families.max-refs"
+    assert caught.value.rule == "families.max-memory"
     short = [re.compile(f"a{number}") for number in range(40)]
     assert through(short) == short
 

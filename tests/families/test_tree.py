@@ -59,11 +59,11 @@ def test_limits():
     for header, frames, limits, rule in (
         (deep, [NIL], Limits(), "families.depth"),
         (nested, [], Limits(), "families.serializer"),
-        (cyclic, [NIL], Limits(max_depth=10**9), "families.depth"),
-        (wide, [NIL] * 50, Limits(max_refs=50), "families.refs"),
+        (cyclic, [NIL], Limits(max_depth=10**9), "families.memory"),
+        (wide, [NIL] * 50, Limits(max_memory=50 << 7), "families.memory"),
         (wide, [NIL] * 50, Limits(max_frames=49), "families.too-large"),
         (wide, [NIL] * 50, Limits(max_bytes=49), "families.too-large"),
-        (wide, [b"\x91\xc0"] * 50, Limits(max_refs=70), "families.refs"),
+        (wide, [b"\x9f" + b"\xc0" * 15] * 50, Limits(max_memory=44_927), "families.memory"),
         (MSGPACK, [b"\xa2ab"], Limits(max_array=2), "families.too-large"),
     ):
         with pytest.raises(PayloadError) as caught:

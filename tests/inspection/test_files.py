@@ -24,7 +24,7 @@ from tests.inspection.forging import (
     looked_at,
 )
 
-LIMITED = Limits(max_refs=120)
+LIMITED = Limits(max_memory=120 << 7)
 PLAIN = {"a": [1, 2.5, None], "b": b"x"}
 ATTACK = pickle.dumps(Attack())
 
@@ -95,7 +95,7 @@ def test_several_in_a_row():
 
 def test_limits_are_for_the_whole_file():
     assert looked_at(pickle.dumps([1] * 50), limits=LIMITED).verdict.code == 0
-    assert looked_at(pickle.dumps([1] * 50) * 3, limits=LIMITED).rule == "pickle.max-refs"
+    assert looked_at(pickle.dumps([1] * 50) * 3, limits=LIMITED).rule == "pickle.max-memory"
 
 
 WHOLE = [pickle.dumps([PLAIN, datetime.date(2020, 1, 1), "x" * 300], n) for n in range(2, 6)]

@@ -27,11 +27,11 @@ def test_the_same_buffer_again_and_again_is_charged():
     state = (NUMBER, 100_000, 0, 0, [None, raw([0] * 100_000, "i8")], [], None)
     again = pickle.dumps([forged.restored(*state) for _ in range(50)])
     refused(
-        "pickle.max-refs",
+        "pickle.max-memory",
         loads,
         again,
         profile=PROFILE,
-        limits=Limits(max_refs=1000, max_sharing=99),
+        limits=Limits(max_memory=1000 << 7, max_sharing=99),
     )
 
 

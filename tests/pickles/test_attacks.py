@@ -67,7 +67,7 @@ def test_a_denial_shows_hostile_names_short_and_plain():
     ("held", "copies", "rule"),
     [
         (op.raw(bytes(1 << 20)), op.call("builtins:bytearray", b"h\x00") * 40, "max-bytes"),
-        (op.value([1] * 10_000), op.call("collections:deque", b"h\x00") * 500, "max-refs"),
+        (op.value([1] * 10_000), op.call("collections:deque", b"h\x00") * 500, "max-memory"),
     ],
 )
 def test_repeated_copies_are_charged(held, copies, rule):

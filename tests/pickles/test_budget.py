@@ -19,16 +19,16 @@ SAME_HASH = [0, *(BIG * n - n for n in range(1, 40))]
 
 #: Limits, bytes that came in, a charge up to its bound, and one that is refused by its rule.
 CHARGES = [
-    ({"max_refs": 10}, 0, "spend", (10, 0), (1, 0), "max-refs"),
+    ({"max_memory": 10 << 7}, 0, "spend", (10, 0), (1, 0), "max-memory"),
     ({"max_calls": 5}, 0, "spend", (0, 5), (0, 1), "max-calls"),
-    ({"max_refs": 10}, 0, "charge", (20,), (1,), "max-refs"),
+    ({"max_memory": 10 << 7}, 0, "charge", (20,), (1,), "max-memory"),
     # Visits and objects grow with the input, up to some for each reference.
-    ({"max_refs": 10}, 3, "charge", (20 + 3 * 20,), (1,), "max-refs"),
-    ({"max_refs": 10}, 100, "charge", (160,), (1,), "max-refs"),
-    ({"max_refs": 10}, 3, "charge_memory", (0, 5 + 3 * 26), (0, 1), "max-refs"),
-    ({"max_refs": 10}, 1000, "charge_memory", (0, 2560), (0, 1), "max-refs"),
+    ({"max_memory": 10 << 7}, 3, "charge", (20 + 3 * 20,), (1,), "max-memory"),
+    ({"max_memory": 10 << 7}, 100, "charge", (160,), (1,), "max-memory"),
+    ({"max_memory": 10 << 7}, 3, "charge_memory", (0, 5 + 3 * 26), (0, 1), "max-memory"),
+    ({"max_memory": 10 << 7}, 1000, "charge_memory", (0, 2560), (0, 1), "max-memory"),
     ({}, 0, "charge_memory", (0, 0), (1 << 30, 0), "max-bytes"),
-    ({"max_refs": 100}, 0, "work", (20,), (21,), "max-refs"),  # one call may visit a tenth
+    ({"max_memory": 100 << 7}, 0, "work", (20,), (21,), "max-memory"),  # one call may visit a tenth
     ({"max_array": 100}, 0, "charge_bytes", (100,), (101,), "max-array"),
     # Copies are free up to a mebibyte, and then some times the input.
     ({}, 0, "charge_bytes", (1 << 20,), (1,), "max-bytes"),
@@ -53,7 +53,7 @@ class TestBudget:
         assert name != "work" or budget.visits == 180
 
     def test_opcodes_follow_from_the_references(self):
-        assert Budget(Limits(max_refs=10)).opcodes == 40
+        assert Budget(Limits(max_memory=10 << 7)).opcodes == 40
 
     def test_copies_never_pass_the_message(self):
         budget = Budget(Limits(max_bytes=100))
@@ -62,7 +62,7 @@ class TestBudget:
         assert budget.copies == 100
 
     def test_reading_is_charged_also_when_it_fails(self):
-        budget = Budget(Limits(max_refs=10))
+        budget = Budget(Limits(max_memory=10 << 7))
         turns = iter([0] * 40)
 
         def midway():
@@ -156,8 +156,10 @@ class TestKeys:
 def test_sharing_is_a_limit_of_its_own():
     row = [1] * 100
     data = pickle.dumps([row] * 50)  # 5,100 elements once sharing is undone
-    loads(data, limits=Limits(max_refs=700, max_sharing=8))
-    error = refused("pickle.sharing", loads, data, limits=Limits(max_refs=700, max_sharing=7))
+    loads(data, limits=Limits(max_memory=700 << 7, max_sharing=8))
+    error = refused(
+        "pickle.sharing", loads, data, limits=Limits(max_memory=700 << 7, max_sharing=7)
+    )
     assert "limits.max_sharing" in error.fix
 
 

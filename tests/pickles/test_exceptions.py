@@ -131,5 +131,7 @@ def test_nobody_opens_the_file_that_a_pickled_syntax_error_names():
 def test_bypass_a_long_document_that_many_errors_share_is_charged():
     text = value("\n" * 400_000) + b"q\x00"
     error = call("json.decoder:JSONDecodeError", "m", b"h\x00", 1)
-    few = Limits(max_refs=12_000, max_sharing=99)
-    refused("pickle.max-refs", loads, pickled((text, *[error] * 1000)), profile=PROFILE, limits=few)
+    few = Limits(max_memory=12_000 << 7, max_sharing=99)
+    refused(
+        "pickle.max-memory", loads, pickled((text, *[error] * 1000)), profile=PROFILE, limits=few
+    )

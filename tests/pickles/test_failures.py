@@ -277,7 +277,7 @@ def test_nothing_runs_or_is_imported(trap):
 
 @pytest.mark.unmeasured
 @pytest.mark.parametrize(("data", "rule"), [
-    (pickle.dumps("x" * (5 << 20)), "max-bytes"), (pickle.dumps(list(range(150_000))), "max-refs"),
+    (pickle.dumps("x" * (5 << 20)), "max-bytes"), (pickle.dumps([*range(150_000)]), "max-memory"),
     (pickle.dumps([complex(n, 1) for n in range(10_001)]), "max-calls"),
     (b"N0" * 250_000 + b"N.", "opcodes"), (b"nonsense", "opcode"),
 ])  # fmt: skip

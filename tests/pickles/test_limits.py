@@ -93,14 +93,14 @@ def test_copies_may_be_some_times_the_input():
 
 #: Three of each fit into one budget of 1,000 elements, and a fourth does not.
 THREE = {
-    "pickle.max-refs": pickle.dumps([*range(300)]),
+    "pickle.max-memory": pickle.dumps([*range(300)]),
     "pickle.opcodes": b"N0" * 600 + b"N.",  # of which no element comes
 }
 
 
 @pytest.mark.parametrize("rule", THREE)
 def test_elements_and_opcodes_are_shared(rule):
-    limits = Limits(max_refs=1000)
+    limits = Limits(max_memory=1000 << 7)
     budget = Budget(limits)
     for _ in range(3):
         loads(THREE[rule], limits=limits, budget=budget)
@@ -119,7 +119,7 @@ def test_judging_has_its_own():
 @pytest.mark.parametrize("end", [b"", b"0.", b"\xff", b"cos\nsystem\n\xff"])
 @pytest.mark.parametrize("reads", [loads, check, family_of])
 def test_pickles_that_fail_midway_are_charged_as_far_as_they_were_read(end, reads):
-    limits = Limits(max_refs=1000)
+    limits = Limits(max_memory=1000 << 7)
     budget, rules = Budget(limits), []
     for _ in range(5):
         with pytest.raises(PayloadError) as caught:

@@ -50,11 +50,11 @@ def test_looking_at_the_same_bytes_again_is_charged():
     flags = dtype("b1", dtype_state(order="|")) + b"q\x000" + raw(bytes(1 << 19)) + b"q\x010"
     again = call("numpy._core.numeric:_frombuffer", b"h\x01", b"h\x00", (1 << 19,), "C")
     refused(
-        "pickle.max-refs",
+        "pickle.max-memory",
         loads,
         pickled(flags + b"](" + again * 20 + b"e"),
         profile=PROFILE,
-        limits=Limits(max_refs=600, max_sharing=99),
+        limits=Limits(max_memory=600 << 7, max_sharing=99),
     )
 
 

@@ -105,7 +105,7 @@ REFUSED = [
         *(op.value({key(held): None}) for held in WALKED),
         *(op.value({(key(held),): None}) for held in WALKED)]),
     # Comparing is charged as well as hashing, of each key again.
-    ("max-refs", {"Key": KEY}, [
+    ("max-memory", {"Key": KEY}, [
         SMALL + op.value([b"\x8f(" + KEPT_KEY * 60 + b"\x90"] * 2),
         op.value((None,) * 9_000) + b"q\x000" + op.value([op.value({KEPT_KEY})] * 600)]),
     ("global", {"build_point": POINT}, [op.build(op.call(NAMES["build_point"], 5), {"a": None})]),

@@ -75,7 +75,7 @@ def test_without_the_function_for_blocks_frames_are_made_by_columns(monkeypatch)
     for frame in [*PANDAS, *collect_all()["frames/DataFrame"]]:
         if type(frame) is pd.DataFrame and len(frame.columns) < 1000:
             pd.testing.assert_frame_equal(reopened(frame, 5), frame)
-    refused("pickle.max-refs", opened, pd.DataFrame(np.zeros((0, 100_000), "i1")))
+    refused("pickle.max-memory", opened, pd.DataFrame(np.zeros((0, 100_000), "i1")))
 
 
 def test_sparse_arrays_without_the_function_for_them(monkeypatch):

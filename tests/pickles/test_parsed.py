@@ -56,14 +56,14 @@ def test_attack_depth_is_refused_whoever_asks_first(ask):
 
 def test_another_look_is_charged_what_parsing_was():
     data = pickle.dumps(list(range(300)))
-    limits = Limits(max_refs=1000)
+    limits = Limits(max_memory=1000 << 7)
     first, again = Budget(limits), Budget(limits)
     parsed = parse(data, limits=limits, budget=first)
     parsed.charge(again)
     assert (again.refs, again.calls) == (first.refs, first.calls)
     for _ in range(2):
         parsed.charge(again)
-    refused("pickle.max-refs", lambda: parsed.charge(again))
+    refused("pickle.max-memory", lambda: parsed.charge(again))
 
 
 def test_a_persistent_id_means_what_each_caller_says():

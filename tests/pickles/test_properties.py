@@ -25,7 +25,7 @@ from safeser.values import Limits
 from tests.pickles.forging import family_of
 from verification.differential.case import make, outcome
 
-SMALL = Limits(max_bytes=1 << 16, max_refs=2000, max_array=1 << 16, max_depth=50)
+SMALL = Limits(max_bytes=1 << 16, max_memory=2000 << 7, max_array=1 << 16, max_depth=50)
 QUICK = settings(
     max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )

@@ -11,7 +11,7 @@ from safeser.pickles import shape
 from safeser.pickles.reading.machine import read
 from safeser.values import Limits
 
-LIMITS = Limits(max_depth=8, max_refs=3000)
+LIMITS = Limits(max_depth=8, max_memory=3000 << 7)
 
 #: Each puts the value that *inner* makes one level deeper, by one way that opcodes have.
 DEEPER = {

@@ -345,7 +345,7 @@ def test_attack_keys_that_are_slow_to_hash_are_charged(case):
     [found] = loads(keyed(value, refs=2, dicts=1), profile=DATA_PROFILES)
     assert found == {(value, value): 1}
     refused(
-        "pickle.max-refs",
+        "pickle.max-memory",
         loads,
         keyed(value),
         profile=DATA_PROFILES,
@@ -358,4 +358,4 @@ def test_attack_zones_that_are_not_cached_are_charged():
     zone = zoneinfo.ZoneInfo.no_cache("America/New_York")
     assert loads(pickle.dumps(zone), profile=DATA_PROFILES).key == zone.key
     _, many = attack("zoneinfo:ZoneInfo._unpickle", zone)
-    refused("pickle.max-refs", loads, many, profile=DATA_PROFILES)
+    refused("pickle.max-memory", loads, many, profile=DATA_PROFILES)

@@ -82,10 +82,11 @@ def test_a_process_of_its_own_tries_it(tmp_path, monkeypatch):
 # -- limits ----------------------------------------------------------------------------------------
 
 OVER = {
-    "max_refs": ([1] * 90, {"max_refs": 20}), "max_calls": ([np.arange(2)] * 3, {"max_calls": 1}),
+    "max_memory": ([1] * 90, {"max_memory": 2560}),
+    "max_calls": ([np.arange(2)] * 3, {"max_calls": 1}),
     "max_depth": ([[[[[1]]]]], {"max_depth": 1}), "max_string": ("x" * 90, {"max_string": 5}),
     "max_int": (1 << 900, {"max_int": 4}), "max_array": (np.zeros(90), {"max_array": 8}),
-    "max_sharing": ([["x" * 5000] * 50] * 50, {"max_sharing": 1, "max_refs": 300}),
+    "max_sharing": ([["x" * 5000] * 50] * 50, {"max_sharing": 1, "max_memory": 300 << 7}),
     "max_key_cost": ({(1,) * 90: 1}, {"max_key_cost": 2}),
     "max_collisions": (dict.fromkeys(n * sys.hash_info.modulus for n in range(1, 40)),
         {"max_collisions": 8}),

@@ -90,7 +90,7 @@ def test_values_that_would_be_refused_are_too(profile):
 
 def test_limits_are_the_receivers(profile):
     with pytest.raises(PayloadError):
-        dumps(list(range(100)), profile=profile, limits=Limits(max_refs=50))
+        dumps(list(range(100)), profile=profile, limits=Limits(max_memory=50 << 7))
 
 
 def test_buffers_are_handed_over_once_all_is_well():

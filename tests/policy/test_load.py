@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -59,10 +60,10 @@ def test_the_smallest_policy() -> None:
 
 
 def test_limits_take_numbers_and_sizes() -> None:
-    more = "limits: {max_bytes: 3GiB, max_array: 512MiB, max_depth: 50, max_refs: 5_000,"
+    more = "limits: {max_bytes: 3GiB, max_array: 512MiB, max_depth: 50, max_memory: 640000,"
     more += " max_frames: 64, max_string: 1MiB, max_int: 1KiB, max_calls: 500}\n"
     sizes = {"max_bytes": 3 << 30, "max_array": 512 << 20, "max_string": 1 << 20, "max_int": 1024}
-    expected = Limits(max_depth=50, max_refs=5000, max_frames=64, max_calls=500, **sizes)
+    expected = Limits(max_depth=50, max_memory=5000 << 7, max_frames=64, max_calls=500, **sizes)
     assert policy(more=more).limits == expected
 
 
@@ -224,7 +225,7 @@ def test_one_key_speaks_for_one_principal() -> None:
         "max_bytes: 1.5GiB",
         "max_depth: 100_000",
         "max_depth: 1KiB",
-        "max_refs: 0",
+        "max_memory: 0",
         "max_frames: '9'",
         "max_header: 5",
         "max_string: 1",
@@ -236,7 +237,14 @@ def test_one_key_speaks_for_one_principal() -> None:
 def test_limits_have_floors_and_ceilings(limits: str) -> None:
     refused(more=f"limits: {{{limits}}}\n")
     with refusal(ConfigError, "config.limits"):
-        Limits(max_refs=0)
+        Limits(max_memory=0)
+
+
+def test_a_limit_of_elements_is_one_of_memory_now() -> None:
+    error = refused(more="limits: {max_depth: 50, max_refs: 2_000_000}\n")
+    assert error.rule == "config.moved"
+    limits = re.search(r"Write '(.*)' for", error.fix)[1]
+    assert policy(more=f"limits: {{{limits}}}\n").limits == Limits()
 
 
 def test_too_many_contexts() -> None:

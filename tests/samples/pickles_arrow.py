@@ -151,7 +151,7 @@ HOSTILE = {
     "pickle.max-depth": {
         "types that double": doubled(),
     },
-    "pickle.max-refs": {
+    "pickle.max-memory": {
         "many nulls": restored(pa.null(), 1 << 60, 0, 0, [None], [], None),
         "many empty structures": nest(pa.struct([]), 1 << 60, [None]),
         "runs for ever": nest(pa.run_end_encoded(NUMBER, NUMBER), 1 << 50, [None], (NUMBER, 1, 0, 0,

@@ -210,7 +210,7 @@ HOSTILE = {
         "a record of another class": call("numpy:dtype", name("numpy:ndarray"), False, True),
         "a state for masked": build(call("numpy.ma.core:MaskedConstant"), {}),
     },
-    "pickle.max-refs": {
+    "pickle.max-memory": {
         "fields that double fourteen times": doubled(14),
     },
     "pickle.memo": {

@@ -301,7 +301,7 @@ HOSTILE = {
         "arrow of another name": New(arrays.ArrowExtensionArray, {"_pa_array": pa.array([[1]]),
             "_dtype": pd.ArrowDtype(pa.list_(pa.field("other", pa.int64())))}),
     },
-    "pickle.max-refs": {
+    "pickle.max-memory": {
         "the same holidays again and again": [Called(offsets.CDay, 1, False, "1111100", HOLIDAYS)
             for _ in range(50)],
         "many holidays": Called(offsets.CDay, 1, False, "1111100", (1,) * 100_001),

@@ -227,7 +227,7 @@ HOSTILE = {
         "metric by code": forged(DistanceMetric.get_metric("pyfunc", func=np.sum)),
         "eval": forged(preprocessing.FunctionTransformer(), func=eval),
     },
-    "pickle.max-refs": {
+    "pickle.max-memory": {
         "texts for billions": forged(SGD, n_features_in_=(1 << 31) - 1),
         "stacked for billions": forged(STACK, _n_feature_outs=[1, 1 << 40]),
         "size: outputs": forged(dummy.DummyRegressor().fit(X, LABELS), n_outputs_=HUGE),

@@ -85,7 +85,7 @@ def partial(function, *args):
 
 # fmt: off
 HOSTILE = {
-    "pickle.max-refs": {
+    "pickle.max-memory": {
         "patterns of classes of all characters": value([pattern(f"[{n}-\U0010ffff]" * 32)
             for n in "abcde"]),
         "a hundred long patterns": value([pattern(f"(?:{n}a*)" * 100) for n in range(100)]),

@@ -16,7 +16,7 @@ from tests.samples.uses import BROKEN
 
 GRANT = Grant("test", ("dask", "msgpack"))
 FAMILIES = ("dask", "msgpack")
-LIMITS = Limits(max_array=1 << 24, max_refs=100_000)
+LIMITS = Limits(max_array=1 << 24, max_memory=100_000 << 7)
 
 
 def sent(x, families_=FAMILIES):

@@ -231,8 +231,8 @@ def test_what_such_a_dispatch_reads_is_held_to_the_limits_of_its_message():
     header, frames = safeser.serialize(wide, ["seeds_generic"])
     assert safeser.deserialize(header, frames, ["seeds_generic"]).label == wide.label
     with pytest.raises(PayloadError) as caught:
-        safeser.deserialize(header, frames, ["seeds_generic"], limits=Limits(max_refs=1_000))
-    assert caught.value.rule == "families.refs"
+        safeser.deserialize(header, frames, ["seeds_generic"], limits=Limits(max_memory=1_000 << 7))
+    assert caught.value.rule == "families.memory"
 
 
 def test_a_family_of_distributed_s_own_function_is_said_to_be_ignored(monkeypatch):

@@ -1,20 +1,25 @@
 """``serialize`` and ``deserialize`` under a policy: it decides, and callers only narrow."""
 
+import dataclasses
+import types
+from bisect import bisect_left
+
 import numpy as np
+import pandas as pd
 import pytest
 
 import safeser
 from safeser import Context, Policy, deserialize, serialize
 from safeser.errors import ConfigError, PayloadError, PolicyDenied, SerializationError
 from safeser.families.registered.own import OwnFamilies, OwnFamily
-from safeser.values import UNKNOWN
+from safeser.values import UNKNOWN, Limits
 
 TEXT = """
 safeser: 1
 name: library
 revision: 1
 families: [shout]
-principals: {alice: {}, bob: {}, carol: {}, eve: {}}
+principals: {alice: {}, bob: {}, carol: {}, dan: {}, eve: {}}
 contexts:
   - name: typed
     sender: alice
@@ -31,6 +36,12 @@ contexts:
     deserializers: [dask, msgpack, pickle, shout]
     pickle: {profile: [data, numpy]}
     operations: {grant: [basic]}
+  - name: no-typed
+    sender: dan
+    recipient: bob
+    serializers: [msgpack, pickle]
+    deserializers: [msgpack, pickle]
+    pickle: {profile: [data, numpy, pandas]}
   - name: code
     sender: bob
     recipient: [alice, carol]
@@ -226,3 +237,51 @@ def test_own_families_where_the_policy_lists_them(shout):
             read(payload, context, asked)
         assert caught.value.rule == rule
     assert len(shout) == 1
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+COUNTED = {
+    "list": [n + 0.5 for n in range(3000)],
+    "dict": {n: n for n in range(500)},
+    "nested": [[{"a": [n]}, (n,)] for n in range(100)],
+    "mixed": [[n, 2j, "a", np.arange(n)] for n in range(50)],
+    "records": [types.SimpleNamespace(a=[n] * 16, b=n) for n in range(50)],
+    "column": [n + 1j for n in range(500)],
+    "frame": pd.DataFrame({"a": ["x", 1] * 50, "b": range(100)}),
+}
+
+
+def accepts(call, most):
+    try:
+        return bool(call(dataclasses.replace(POLICY, limits=Limits(max_memory=most))))
+    except PayloadError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("context", "asked"),
+    [
+        (TYPED, ["dask", "msgpack"]),
+        (Context("dan", "bob"), ["msgpack", "pickle"]),
+        (Context("dan", "bob"), ["pickle"]),
+    ],
+)
+@pytest.mark.parametrize("name", COUNTED)
+def test_what_may_be_written_may_be_read_and_nothing_else(name, context, asked):
+    value = COUNTED[name]
+    sent = serialize(value, asked, "raise", context=context, policy=POLICY)
+
+    def reads(policy):
+        return [deserialize(*sent, asked, context=context, policy=policy)]
+
+    def writes(policy):
+        return serialize(value, asked, "raise", context=context, policy=policy)
+
+    limit = bisect_left(range(1 << 22), True, key=lambda most: accepts(reads, most))
+    for most in (limit - 1, limit, limit + 1):
+        fits = most >= limit
+        assert (accepts(reads, most), accepts(writes, most)) == (fits, fits)
+        if asked != ["pickle"]:  # a policy lists msgpack as well
+            flies = accepts(lambda policy: safeser.preflight(value, context, policy=policy), most)
+            assert flies == fits

@@ -276,7 +276,7 @@ def test_what_one_accepts_the_other_accepts(value):
     if verdicts is None:
         return
     pickled, typed = verdicts
-    if {pickled.rule, typed.rule} & {"pickle.max-refs", "families.max-refs"}:
+    if {pickled.rule, typed.rule} & {"pickle.max-memory", "families.max-memory"}:
         # The budget of a message: what is held twice is one in a pickle and two typed values, and a
         # call of a pickle visits what its arguments hold. The bounds of a value are compared here.
         return

@@ -30,7 +30,7 @@ from tests.equality import difference
 __all__ = ["Disagreement", "examine"]
 
 PROFILE = pickles.Profile.named(*pickles.DATA_PROFILES)
-LIMITS = Limits(max_bytes=1 << 20, max_refs=50_000)
+LIMITS = Limits(max_bytes=1 << 20, max_memory=50_000 << 7)
 
 
 # What pickle spells other things with: a nested name, and an instantiation in protocols 0 and 1.

@@ -31,7 +31,7 @@ from tests.samples import seeds
 from verification.differential.programs import by_opcodes
 from verification.fuzz import running
 
-LIMITS = Limits(max_bytes=1 << 20, max_refs=20_000)
+LIMITS = Limits(max_bytes=1 << 20, max_memory=20_000 << 7)
 BUFFERS = (b"", bytes(64), bytearray(range(256)), memoryview(bytes(1024)))
 PROFILE = pickles.Profile.named(*pickles.DATA_PROFILES)
 

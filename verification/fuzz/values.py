@@ -36,7 +36,7 @@ from verification.fuzz.forging import changed
 
 PROFILE = pickles.Profile.named(*pickles.DATA_PROFILES)
 #: Small, so that what they let through is quick to use.
-LIMITS = Limits(max_array=1 << 20, max_refs=20_000, max_bytes=1 << 20)
+LIMITS = Limits(max_array=1 << 20, max_memory=20_000 << 7, max_bytes=1 << 20)
 GENERATED = 2500
 #: Bytes of memory that the uses of a value may take; the limits above let 1 MiB of it in.
 GROWTH = 1 << 30

@@ -33,7 +33,7 @@ __all__ = ["names_in", "pool_of"]
 GRANT = Grant("malformed", ("dask", "msgpack"))
 FAMILIES = ("dask", "msgpack")
 #: Small, so that what they let through is quick to use.
-LIMITS = Limits(max_array=1 << 18, max_refs=20_000, max_bytes=1 << 22)
+LIMITS = Limits(max_array=1 << 18, max_memory=20_000 << 7, max_bytes=1 << 22)
 
 #: Rooms whose rules refuse payloads.
 _RULES = ("families", "context", "pickle", "value")

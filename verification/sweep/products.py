@@ -36,7 +36,7 @@ from verification.sweep.product_samples import Product, products
 
 FAMILIES = ("dask", "msgpack")
 #: A hostile sender has none.
-_BOUNDLESS = Limits(max_refs=1 << 40)
+_BOUNDLESS = Limits(max_memory=1 << 40 << 7)
 #: Sizes of the second factor; the first is doubled from one of these up to the other.
 _SECOND, _QUICK = (1, 8, 64, 512, 4096), (64,)
 _FIRST, _MOST = 4, 1 << 17

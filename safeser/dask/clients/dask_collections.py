@@ -222,8 +222,8 @@ def _check(node: Node, limits: Limits) -> None:
 def _decode(node: Node, values: list[Any]) -> Described:
     made = Described(node.meta["kind"], node.meta["name"], *values)
     # A user of the collection makes a key and a future for each.
-    if made.count > node.value.max_refs:
-        node.refuse("it has more keys than max_refs", "families.too-large")
+    if made.count > node.value.elements:
+        node.refuse("it has more keys than max_memory allows", "families.too-large")
     return made
 
 

@@ -128,7 +128,7 @@ def _encode_persisted(x: Any, limits: Limits) -> Parts:
     except PayloadError as error:
         raise Unencodable(x, error.message) from None
     results = results_of(x)
-    if described.count > limits.max_refs or not all(
+    if described.count > limits.elements or not all(
         type(results.get(key)) is Future
         for key in described.keys()  # noqa: SIM118 - no mapping
     ):

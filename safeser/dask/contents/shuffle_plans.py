@@ -92,7 +92,7 @@ def read_plan(data: Any, limits: Limits) -> ShuffleSpec:
             raise _malformed()
     if (
         type(spec) not in (ArrayRechunkSpec, DataFrameShuffleSpec)
-        or _outputs(spec) > limits.max_refs
+        or _outputs(spec) > limits.elements
     ):
         raise _malformed()
     return spec

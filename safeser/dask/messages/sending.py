@@ -38,7 +38,7 @@ from safeser.errors import PayloadError, SafeserError
 from safeser.operations import Channel, Operation, Server, lookup
 from safeser.policy import Policy
 from safeser.policy.rules import SUBMIT
-from safeser.values import SEALED, Context, Grant, Kind, Limits, Payload
+from safeser.values import ELEMENT, SEALED, Context, Grant, Kind, Limits, Payload
 
 logger = logging.getLogger("safeser.dask")
 
@@ -231,7 +231,7 @@ def is_overfull(frames: Sequence[Any], limits: Limits) -> bool:
     if len(frames) > limits.max_frames or byte_count(frames) > limits.max_bytes:
         return True
     longest = max(map(len, frames[:2]))
-    return 2 * longest > limits.max_refs or longest > wire.MAX_FRAME
+    return 2 * longest * ELEMENT > limits.max_memory or longest > wire.MAX_FRAME
 
 
 def has_much_structure(elements: Sequence[Any]) -> bool:
@@ -288,7 +288,7 @@ def _checked(frames: list[Any], limits: Limits) -> list[Any]:
             rule="limit.frame",
             fix="Send large data as a value: scatter it, or wrap it in to_serialize.",
         )
-    if len(frames) > 1 and 2 * len(frames[1]) > limits.max_refs:
+    if len(frames) > 1 and 2 * len(frames[1]) * ELEMENT > limits.max_memory:
         check_readable(frames[1], limits)
     return frames
 

@@ -368,7 +368,7 @@ def _canonical(digests: Collection[bytes], data: memoryview) -> dict[bytes, byte
 
 def _heads(packed: Iterable[Buffer], count: int, limits: Limits) -> tuple[Head, ...]:
     """Return what the heads of all leaves of one graph, of which there are *count*, say."""
-    read = Reader(limits, left=most_elements(count, limits.max_refs))
+    read = Reader(limits, left=most_elements(count, limits.elements))
     heads = tuple([read_head(each, read) for each in packed])
     # The hashes of text are this process's own secret.
     check_hashes("a task's key", [each.key for each in heads if type(each.key) is not str])
@@ -428,7 +428,7 @@ def _annotations(
 ) -> dict[str, dict[Any, Any]]:
     found: dict[str, dict[Any, Any]] = {}
     # A place stands for a key, and a tuple is hashed anew each time.
-    read = Reader(limits, left=most_elements(len(heads), limits.max_refs))
+    read = Reader(limits, left=most_elements(len(heads), limits.elements))
     elements = [key_elements(head.key) for head in heads]
     for group in groups:
         match group:

@@ -119,7 +119,7 @@ class TaskWriter:
         self._limits = limits
         self._spelled = (_COMPACT_TEXT, _COMPACT_ITEMS) if compact else (_LONGEST_TEXT, _LONGEST)
         # Each list of a tree counts as itself and its items, each of them as one more.
-        self._most = limits.max_refs // _COST
+        self._most = limits.elements // _COST
         # To make a packer takes longer than to pack a task.
         self.pack: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True).pack
 

@@ -64,7 +64,7 @@ class Stock:
         self.rows: list[PayloadRow] = []
         if not frames:
             raise PayloadError("a message has no frames", rule="stock.frames")
-        reader = _Structure(limits, limits.max_refs, self._marked)
+        reader = _Structure(limits, limits.elements, self._marked)
         self._left = reader.left
         self._reader = reader
         self.body = reader.read(frames[0])

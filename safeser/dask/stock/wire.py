@@ -26,7 +26,7 @@ _WORD = 8
 _MAX_FRAMES_FACTOR = 2  # each payload has a header in a frame of its own
 
 #: What a peer may say before Dask's own handshake is over: versions, in one small frame.
-GREETING = Limits(max_bytes=1 << 16, max_frames=8, max_refs=1000, max_depth=8)
+GREETING = Limits(max_bytes=1 << 16, max_frames=8, max_memory=1 << 17, max_depth=8)
 
 
 @dataclass(frozen=True, slots=True)

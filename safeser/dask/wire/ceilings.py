@@ -7,8 +7,6 @@ names, right at its beginning, says how large it may be. Nothing of it is built 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgpack
@@ -28,7 +26,7 @@ from safeser.operations import (
     lookup,
 )
 from safeser.policy.ceilings import ceiling, largest
-from safeser.values import Kind, Limits
+from safeser.values import ELEMENT, Kind, Limits
 
 #: Tells how large an operation of that name may be; None where there is no such operation.
 CeilingOf = Callable[[str], Ceiling | None]
@@ -70,7 +68,7 @@ def incoming_bounds(link: Link, server: Server, channel: Channel) -> MessageBoun
     context = link.inbound(Kind.ADMIN)
     most = largest(link.policy, context, server, channel)
     # A sender cuts batches to half as many bytes as the limit has elements.
-    structure = max(FLOOR, most.structure) + link.policy.limits.max_refs
+    structure = max(FLOOR, most.structure) + link.policy.limits.max_memory // ELEMENT
     return _bounds(structure, most.values, link.policy.limits)
 
 
@@ -133,19 +131,14 @@ def check_element(packed: Any, limits: Limits, ceiling_of: CeilingOf) -> None:
         raise _over(f"operation {name} with {size} bytes", found.structure, name)
     if 2 * size > found.elements:
         try:
-            Reader(_with_elements(limits, found.elements)).read(packed)
+            Reader(limits, min(limits.elements, found.elements)).read(packed)
         except PayloadError as error:
             error.operation = name
-            if error.rule != "limit.max_refs":
+            if error.rule != "limit.max_memory":
                 raise
             raise _over(
                 f"operation {name} with more keys and elements", found.elements, name
             ) from None
-
-
-@lru_cache(maxsize=16)
-def _with_elements(limits: Limits, most: int) -> Limits:
-    return replace(limits, max_refs=min(limits.max_refs, most))
 
 
 def _over(what: str, most: int, name: str) -> PayloadError:

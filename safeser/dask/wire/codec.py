@@ -41,7 +41,7 @@ from safeser.envelope import byte_count, join, split
 from safeser.envelope import format as envelope
 from safeser.errors import ConfigError, PayloadError, SafeserError
 from safeser.operations import FLOOR
-from safeser.values import SEALED, Limits, check_principal
+from safeser.values import ELEMENT, SEALED, Limits, check_principal
 
 #: Elements of one batch that name no known operation, after which its rest is left out: encoders
 #: of other releases may write a few.
@@ -115,7 +115,7 @@ class Encoder:
         self.limits = limits
         if limits is not None:
             # Bytes (one less, for the header of a batch) and levels that no reader refuses.
-            self._small = min(FLOOR, limits.max_refs // 2 - 1, limits.max_bytes - 1)
+            self._small = min(FLOOR, limits.max_memory // (2 * ELEMENT) - 1, limits.max_bytes - 1)
             self._flat = limits.max_depth - 1
         self.clear()
 
@@ -270,7 +270,7 @@ def parse_apart(
     kept: list[Any] = []
     used: list[int] = []
     errors: list[SafeserError] = []
-    left, strange = limits.max_refs, 0
+    left, strange = limits.elements, 0
     for data in slices(frames[0]):
         if strange == MOST_STRANGE:
             break

@@ -17,7 +17,7 @@ import msgpack
 from safeser.dask.wire.packer import packed as packed_again
 from safeser.errors import PayloadError
 from safeser.families.keys import are_costly
-from safeser.values import Limits
+from safeser.values import ELEMENT, Limits
 
 EXT_OPAQUE = 1  # a payload that a relay passes on unopened, as Dask's Serialized
 EXT_EAGER = 2  # a payload that every recipient opens, as Dask's ToPickle
@@ -101,9 +101,9 @@ def check_readable(packed: bytes, limits: Limits, *, levels: int = 0) -> None:
 
     :raises PayloadError: the reader's own.
     """
-    refs, depth = max(1, limits.max_refs - 2 * levels), max(1, limits.max_depth - levels)
+    refs, depth = max(1, limits.elements - 2 * levels), max(1, limits.max_depth - levels)
     if 2 * len(packed) > refs or _may_be_deeper(packed, depth):
-        Reader(replace(limits, max_refs=refs, max_depth=depth)).read(packed)
+        Reader(replace(limits, max_depth=depth), refs).read(packed)
 
 
 def _pieces(packed: Any, *, overlap: int = 0) -> Iterable[bytes]:
@@ -152,7 +152,7 @@ def read_plain(data: bytes, limits: Limits) -> Any:
     key would be. Whatever it is not sure of, :class:`Reader` reads.
     """
     size = len(data)
-    if size > _PLAIN or 2 * size > limits.max_refs or _MARK in data:
+    if size > _PLAIN or 2 * size * ELEMENT > limits.max_memory or _MARK in data:
         return UNSURE
     if len(data.translate(None, NO_CONTAINER)) > limits.max_depth:  # it may be nested deeper
         return UNSURE
@@ -174,7 +174,8 @@ class Reader:
 
     def __init__(self, limits: Limits, left: int | None = None) -> None:
         self._limits = limits
-        self.left = limits.max_refs if left is None else left
+        self._most = limits.max_memory // ELEMENT
+        self.left = self._most if left is None else left
         self._in_set = False
         self.references: list[int] = []
 
@@ -197,14 +198,15 @@ class Reader:
         return value
 
     def _unpack(self, data: Any) -> Any:
+        most = min(self.left, self._most)
         value = msgpack.unpackb(
             data,
             use_list=False,
             raw=False,
             strict_map_key=False,
             # Before memory is taken for what a container claims to hold.
-            max_array_len=self._limits.max_refs,
-            max_map_len=self._limits.max_refs,
+            max_array_len=most,
+            max_map_len=most,
             object_pairs_hook=self._pairs,
             list_hook=self._list,
             ext_hook=self._ext,
@@ -228,9 +230,9 @@ class Reader:
 
     def _too_many(self) -> PayloadError:
         return PayloadError(
-            f"the message has more than {self._limits.max_refs} elements",
-            rule="limit.max_refs",
-            fix="Raise limits.max_refs in the policy, or send less at once.",
+            "the message has more keys and elements than max_memory holds",
+            rule="limit.max_memory",
+            fix="Raise limits.max_memory in the policy, or send less at once.",
         )
 
     def _list(self, items: Any) -> Any:

@@ -27,10 +27,10 @@ MOST_STRUCTURE = MANY
 _FOR_TASK, _BESIDE = 1 << 12, 1 << 24
 
 #: The same in elements of heads, which take some forty bytes of memory each once they are read:
-#: the tasks of arrays and frames have 10 to 40 of them. ``max_refs`` stand beside those.
+#: the tasks of arrays and frames have 10 to 40 of them. Those of ``Limits`` stand beside them.
 _ELEMENTS = 1 << 6
 
-#: The same in ``max_refs`` at most, which is some 100,000 tasks for each.
+#: The same in those of ``Limits`` at most, which is some 100,000 tasks for each.
 _MOST_ELEMENTS = 8
 
 
@@ -39,9 +39,9 @@ def most_structure(tasks: int) -> int:
     return min(MOST_STRUCTURE, _BESIDE + _FOR_TASK * tasks)
 
 
-def most_elements(tasks: int, max_refs: int) -> int:
+def most_elements(tasks: int, elements: int) -> int:
     """Return how many elements the heads of so many signed *tasks* may have."""
-    return min(_MOST_ELEMENTS * max_refs, max_refs + _ELEMENTS * tasks)
+    return min(_MOST_ELEMENTS * elements, elements + _ELEMENTS * tasks)
 
 
 def structure_of(header: Mapping[str, Any], frames: Sequence[Any]) -> int:

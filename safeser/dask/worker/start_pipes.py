@@ -24,7 +24,7 @@ from safeser.dask.contents.failures import failure_of
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain
 from safeser.families.errors.wire import ExceptionData, decode, encode, from_data
-from safeser.values import Limits
+from safeser.values import ELEMENT, Limits
 
 __all__ = ["MOST", "START_RULE", "Pipes", "StartPipe", "StopPipe"]
 
@@ -33,7 +33,7 @@ START_RULE = "nanny.start-message"
 #: The longest message: a failure with its causes, whose tracebacks are cut to fit.
 MOST = 64 * 1024
 
-_LIMITS = Limits(max_depth=20, max_refs=5_000, max_string=MOST)
+_LIMITS = Limits(max_depth=20, max_memory=5_000 * ELEMENT, max_string=MOST)
 _SIZE = 4
 _MOST_UID, _MOST_ADDRESS, _MOST_PATH = 64, 300, 4096
 

@@ -118,7 +118,8 @@ class Reader:
         self.site = Site(limits, given=sum(frame.nbytes for frame in frames), budget=budget)
         self.limits = limits
         *large, last = frames
-        said, _ = plain.decode_counted(last, limits=limits, room=limits.max_refs)
+        charged = self.site.budget
+        said, charged.memory = plain.decode_counted(last, limits=limits, room=charged.memory)
         if type(said) is not list or list(map(type, said)) != [list, bytes]:
             self.refuse("its last frame does not describe it")
         self._words = said[0]

@@ -278,7 +278,7 @@ def _check(node: Node, limits: Limits) -> None:
     (child,) = node.children
     if child.yields != "pyarrow:Table" or child.value is None:
         node.refuse("it does not hold an Arrow table", "families.child-type")
-    described, _ = plain.decode_counted(node.frames[0], limits=limits, room=limits.max_refs)
+    described = node.plain(node.frames[0], limits)
     single = node.type == "polars:Series"
     if type(described) is not list or (single and len(described) != 1):
         node.refuse("it does not list its columns", "families.header")
@@ -287,9 +287,9 @@ def _check(node: Node, limits: Limits) -> None:
         if not child.value.schema.equals(expected, check_metadata=True):
             node.refuse("the types of its table differ from its description", "families.child-type")
     chunks = zip(expected.types, child.value.columns, strict=True)
-    if sum(_size(kind) * len(states) for kind, states in chunks) > limits.max_refs:
+    if sum(_size(kind) * len(states) for kind, states in chunks) > limits.elements:
         # polars takes each of them apart, and a word may stand for one of ten thousand parts.
-        node.refuse("its chunks have more parts than max_refs", "families.refs")
+        node.refuse("its chunks have more parts than max_memory allows", "families.memory")
     if len(set(expected.names)) != len(expected):
         node.refuse("two of its columns have the same name", "families.header")
     node.value = described

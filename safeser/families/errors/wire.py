@@ -40,7 +40,7 @@ _MAX_LINKS = 64
 _MAX_CAUSES = 20
 _MAX_MEMBERS = 32
 #: Deeper or longer arguments are not readable as a message.
-_SMALL = Limits(max_depth=10, max_refs=1000)
+_SMALL = Limits(max_depth=10, max_memory=1 << 17)
 
 
 def traceback_text(exc: BaseException) -> str:
@@ -269,7 +269,7 @@ def _described(link: ExceptionData, places: dict[int, int], free: set[int]) -> l
 
 def decode(frame: bytes | memoryview, *, limits: Limits = DEFAULTS) -> ExceptionData:
     """Return the failure that *frame* describes, each part within its own bound."""
-    return decode_counted(frame, limits=limits, room=limits.max_refs)[0]
+    return decode_counted(frame, limits=limits, room=limits.max_memory)[0]
 
 
 def decode_counted(

@@ -242,7 +242,7 @@ def apart(index: Any, values: Loaded, limits: Limits) -> Any:
     pandas would put the labels into a hash table in which a sender can make them collide. Texts are
     put into Python's own, whose hash has a secret; the check of restricted pickle covers others.
     """
-    if len(index) > limits.max_refs:
+    if len(index) > limits.elements:
         required(isinstance(index.dtype, np.dtype))
     if type(index) is pd.RangeIndex:
         return mark_unique(index)

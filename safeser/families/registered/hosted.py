@@ -168,7 +168,7 @@ def _plain(header: object, limits: Limits) -> dict[str, Any]:
     """
     if type(header) is not dict:
         raise _NotPlainError("that is not a dictionary")
-    room = [limits.max_refs]
+    room = [limits.elements]
     plain: dict[str, Any] = _copied(header, min(limits.max_depth, DEPTH_CEILING), room)
     return plain
 
@@ -176,7 +176,7 @@ def _plain(header: object, limits: Limits) -> dict[str, Any]:
 def _copied(value: Any, depth: int, room: list[int]) -> Any:
     room[0] -= 1
     if room[0] < 0:
-        raise _NotPlainError("with more values than max_refs")
+        raise _NotPlainError("with more values than max_memory holds")
     kind = type(value)
     if kind in (bool, float, bytes, type(None)):
         return value

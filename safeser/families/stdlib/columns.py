@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from safeser.errors import PayloadError
 from safeser.families import plain
+from safeser.families.keys import table_of
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.stdlib import zones
@@ -110,12 +111,11 @@ def _check(node: Node, limits: Limits) -> None:
         _, zone = node.expect("of", "zone", frames=1)
         if type(zone) is not bytes:
             node.refuse("its time zone is not bytes", "families.header")
-        shared: tuple[Any, ...] = (plain.decode(zone, limits=limits),)
+        shared: tuple[Any, ...] = (node.plain(zone, limits),)
     else:
         node.expect("of", frames=1)
         shared = ()
-    flat, room = plain.decode_counted(node.frames[0], limits=limits, room=limits.max_refs)
-    node.refs = limits.max_refs - room
+    flat = node.plain(node.frames[0], limits)
     if type(flat) is not list or (column.width and len(flat) % column.width):
         node.refuse("its frame holds no whole number of elements", "families.count")
     try:
@@ -152,9 +152,8 @@ def _check_dict(node: Node, limits: Limits) -> None:
 
 
 def _decode_dict(node: Node, values: list[Any]) -> dict[Any, Any]:
-    keys, held = values
-    plain.check_keys(keys, where=node.where)
-    return dict(zip(keys, held, strict=True))
+    made: dict[Any, Any] = table_of(*values, where=node.where)
+    return made
 
 
 def _not_encoded(x: object, limits: Limits) -> Parts:

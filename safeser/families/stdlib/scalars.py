@@ -50,7 +50,7 @@ def _scalar(
         (value,) = node.expect("value")
         if type(value) is not bytes:
             node.refuse("its value is not bytes", "families.header")
-        described = plain.decode(value, limits=limits)
+        described = node.plain(value, limits)
         try:
             made = build(described, zones.check) if zoned else build(described)
         except (ValueError, TypeError, ArithmeticError, LookupError):

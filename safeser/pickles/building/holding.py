@@ -13,13 +13,13 @@ from safeser.pickles.failures import class_name
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import KINDS, Call, GlobalRef
 from safeser.pickles.reading.machine import read
-from safeser.values import Limits
+from safeser.values import ELEMENT, Limits
 
 __all__ = ["held_by"]
 
 #: Reading this much takes some milliseconds. Larger ones are refused without a name.
 _MAX_BYTES = 1 << 16
-_LIMITS = Limits(max_bytes=_MAX_BYTES, max_refs=5000, max_calls=500)
+_LIMITS = Limits(max_bytes=_MAX_BYTES, max_memory=5000 * ELEMENT, max_calls=500)
 
 #: Functions that make an object of the class that is their first argument.
 _MAKERS = frozenset(

@@ -204,7 +204,7 @@ def run(machine: Machine, handlers: Sequence[Handler | None]) -> None:  # noqa: 
         _refuse(machine, at, "stack", _EMPTY)
     machine.at = at
     machine.over(
-        "opcodes", "there are more opcodes than the allowed elements take", limit="max-refs"
+        "opcodes", "there are more opcodes than the allowed elements take", limit="max-memory"
     )
 
 
@@ -215,7 +215,7 @@ def _refuse(machine: Machine, at: int, rule: str, message: str) -> NoReturn:
 
 def _over(machine: Machine, at: int) -> NoReturn:
     machine.at = at
-    machine.over("max-refs", "the pickle holds more elements than allowed")
+    machine.over("max-memory", "the pickle holds more elements than allowed")
 
 
 def _refuse_string(machine: Machine, at: int, *, whole: bool) -> NoReturn:

@@ -52,7 +52,7 @@ class Stack(Tape):
     def charge(self, count: int) -> None:
         self.refs -= count
         if self.refs < 0:
-            self.over("max-refs", "the pickle holds more elements than allowed")
+            self.over("max-memory", "the pickle holds more elements than allowed")
 
     def pop(self) -> Any:
         if not self.stack:

@@ -105,7 +105,7 @@ def _tokens(data: bytes, budget: Budget) -> list[Any]:
             tokens = [token for _, token in zip(turns, unpacker, strict=False)]
         read: int = unpacker.tell()
         if read != len(data) and len(tokens) == most:
-            raise over("max-refs", "a tree has more tokens than the allowed elements take")
+            raise over("max-memory", "a tree has more tokens than the allowed elements take")
         # Two encodings of one number would give two trees of one value.
         if not _TOKENS.issuperset(map(type, tokens)) or not _same(tokens, data):
             raise _bad("tree", "a tree is not made of whole msgpack scalars in their shortest form")
@@ -201,7 +201,7 @@ class _Reader:
         self.refs -= count
         if self.refs < 0:
             raise over(
-                "max-refs", "a tree holds more elements than allowed", where=f"token {self.at}"
+                "max-memory", "a tree holds more elements than allowed", where=f"token {self.at}"
             )
 
     def push(self, node: Node) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from safeser.errors import SafeserError
 from safeser.policy.policy import Policy
-from safeser.values import Context, Limits
+from safeser.values import ELEMENT, Context, Limits
 
 __all__ = ["PERMIT", "UNREAD", "Allowance", "shadow_rule"]
 
@@ -25,7 +25,7 @@ _ELEMENTS = 1 << 14
 _BYTES = 1 << 20
 
 #: Rules by which a pickle with more elements than it may have is refused.
-_LARGER = frozenset({"pickle.max-refs", "pickle.opcodes"})
+_LARGER = frozenset({"pickle.max-memory", "pickle.opcodes"})
 
 
 class Allowance:
@@ -45,12 +45,12 @@ class Allowance:
             return None
         most = min(nbytes, self._left)
         self._left -= most
-        return replace(limits, max_refs=max(1, min(limits.max_refs, most)))
+        return replace(limits, max_memory=max(ELEMENT, min(limits.max_memory, most * ELEMENT)))
 
     @staticmethod
     def rule(error: SafeserError, nbytes: int, limits: Limits) -> str:
         """Return the rule to record for *error*, raised while a pickle was read within *limits*."""
-        return UNREAD if error.rule in _LARGER and limits.max_refs < nbytes else error.rule
+        return UNREAD if error.rule in _LARGER and limits.elements < nbytes else error.rule
 
 
 def shadow_rule(

@@ -79,9 +79,9 @@ class LimitsModel(Strict):
     # Deeper values would meet CPython's recursion limit when they are compared, printed or freed.
     max_depth: Annotated[int, Field(ge=8, le=200)] | None = None
     """How deep values and messages nest."""
-    # An element costs some 100 bytes: this is 10 GB.
-    max_refs: Annotated[int, Field(ge=1_000, le=100_000_000)] | None = None
-    """Elements of one message: keys, items and values."""
+    # Opcodes and visits follow it: hundreds of elements, and what takes minutes to read.
+    max_memory: Annotated[int, BeforeValidator(sized), Field(ge=1 << 16, le=1 << 34)] | None = None
+    """Bytes that the plain values and pickles of one message become in memory."""
     max_array: Annotated[int, BeforeValidator(sized), Field(ge=1 << 10, le=1 << 40)] | None = None
     """Bytes of one array or buffer."""
     # A frame costs a length and a GMAC before its bytes.
@@ -94,9 +94,9 @@ class LimitsModel(Strict):
     """Bytes of one integer in a pickle."""
     max_calls: Annotated[int, Field(ge=100, le=100_000_000)] | None = None
     """Calls of constructors in the pickles of one message."""
-    # A few bytes may then stand for as many times max_refs.
+    # A few bytes may then stand for as many times the elements.
     max_sharing: Annotated[int, Field(ge=1, le=1_000)] | None = None
-    """Elements of a value once sharing is undone, in multiples of `max_refs`."""
+    """Elements of a value once sharing is undone, in multiples of those that `max_memory` holds."""
     # The memory that a sender makes this process allocate for each byte sent.
     max_copies: Annotated[int, Field(ge=1, le=64)] | None = None
     """Bytes that building values copies, in multiples of the bytes that came."""

@@ -243,6 +243,12 @@ def _extra(field: str, parent: Path, form: Form) -> tuple[str, str, str]:
             "config.not-supported",
             "Take it out; nothing is protected by it.",
         )
+    if parent == ("limits",) and field == "max_refs":
+        return (
+            "'limits: max_refs' is gone: a message is bounded by the memory that it takes",
+            "config.moved",
+            "Write 'max_memory: 128MiB' for 'max_refs: 1_000_000', others in proportion.",
+        )
     return f"{word} has no key {shown(field)}", "config.unknown-key", did_you_mean(field, fields)
 
 

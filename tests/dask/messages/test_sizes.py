@@ -62,6 +62,19 @@ def test_a_value_over_a_limit_fails_alone(small, limits, named):
     assert len(got["data"]["b"]) == 5
 
 
+@pytest.mark.parametrize(("most", "sent"), [(96_175, False), (96_176, True), (96_177, True)])
+def test_a_value_that_takes_too_much_memory_fails_alone(small, most, sent):
+    t = small("alice", max_memory=most)
+    t.request({**GATHER, "keys": ["a"]})
+    reply = {"status": "OK", "data": {"a": to_serialize([0.5] * 2000)}}
+    if sent:
+        assert t.reply(reply)["data"]["a"] == [0.5] * 2000
+        return
+    with refusal(PayloadError, "peer.unsent") as caught:
+        t.reply(reply)
+    assert "take more memory than max_memory" in str(caught.value)
+
+
 def test_values_that_are_too_much_together_go_without_the_largest(small):
     t = small("scheduler", "worker", max_bytes=100_000)
     t.request(GET)
@@ -100,11 +113,11 @@ def too_deep():
     [
         (b"x" * 150_000, "limit.max_bytes"),
         (too_deep(), "limit.max_depth"),
-        (list(range(3_000)), "limit.max_refs"),
+        (list(range(3_000)), "limit.max_memory"),
     ],
 )
 def test_a_reply_that_cannot_be_sent_is_an_error_for_whoever_asked(small, value, rule):
-    t = small("alice", max_bytes=100_000, max_depth=50, max_refs=2_000)
+    t = small("alice", max_bytes=100_000, max_depth=50, max_memory=2_000 << 7)
     t.request({"op": "get_metadata", "keys": ["k"], "reply": True})
     got = t.reply(value)
     assert got["status"] == "uncaught-error"
@@ -169,12 +182,12 @@ def test_what_a_stream_writes_holds_nothing_of_the_message_before(small):
 
 
 def test_a_stream_writes_within_the_limits_of_a_new_policy(small):
-    t = small("worker", max_refs=1_000_000).worker_stream()
+    t = small("worker", max_memory=1_000_000 << 7).worker_stream()
     many = {"op": "free-keys", "keys": ["x"] * 2000, "stimulus_id": "s"}
     assert len(msgpack.unpackb(t.server.send([many])[0])) == 1
     text = DEMO.read_text().replace("revision: 1\n", "revision: 2\n")
     head, _, _ = text.partition("\nlimits:")
-    t.far.channel.adopt(policy=Policy.parse(f"{head}\nlimits: {{max_refs: 1000}}\n"))
+    t.far.channel.adopt(policy=Policy.parse(f"{head}\nlimits: {{max_memory: 128000}}\n"))
     assert msgpack.unpackb(t.server.send([many])[0]) == []
 
 
@@ -285,8 +298,8 @@ def test_a_header_that_is_nested_too_deeply_is_refused():
 
 def test_a_payload_table_is_judged_as_its_reader_does(small):
     # Each row costs elements of the table, whatever the value is.
-    t = small("alice", max_refs=1_000)
+    t = small("alice", max_memory=1_000 << 7)
     t.request(GATHER)
     got = t.reply({"status": "OK", "data": {str(n): zeros(1) for n in range(200)}})
     assert got["status"] == "uncaught-error"
-    assert got["exception"].rule == "limit.max_refs"
+    assert got["exception"].rule == "limit.max_memory"

@@ -155,7 +155,7 @@ def test_a_malformed_task_is_one_clear_error(tasks, wrong):
         "sealed.inclusion",
         "sealed.statement",
         "payload.msgpack",
-        "limit.max_refs",
+        "limit.max_memory",
     )
 
 

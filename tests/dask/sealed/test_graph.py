@@ -140,9 +140,9 @@ def test_a_lie_that_was_signed_is_one_clear_error(lies, leaves, definitions, ann
 def test_keys_and_definitions_count_as_elements_do(
     alice, audience, honest_count, refused_count, leaves
 ):
-    limits = Limits(max_refs=1000)
+    limits = Limits(max_memory=1000 << 7)
     assert parse(*forged(alice, audience, leaves(honest_count), [b"one"], []), limits).heads
-    with refusal(PayloadError, "limit.max_refs"):
+    with refusal(PayloadError, "limit.max_memory"):
         parse(*forged(alice, audience, leaves(refused_count), [b"one"], []), limits)
 
 
@@ -355,7 +355,7 @@ def test_a_changed_plan_is_a_plan_or_one_clear_error(lies, plan, data, by):
     except SafeserError:
         return
     for spec in graph.plans.values():
-        assert len(list(spec.output_partitions)) <= LIMITS.max_refs
+        assert len(list(spec.output_partitions)) <= LIMITS.elements
 
 
 # -- luck -----------------------------------------------------------------------------------------

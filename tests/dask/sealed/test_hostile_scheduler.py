@@ -321,13 +321,13 @@ def handed_out(stream, key, task, *, copies=1):
 def test_a_task_that_a_worker_cannot_read_harms_no_other():
     """A worker that refuses its first frame keeps no definitions, and numbers later ones anew."""
     policy = (
-        Path(locate("dask-cluster")).read_text().replace("max_refs: 1_000_000", "max_refs: 2000")
+        Path(locate("dask-cluster")).read_text().replace("max_memory: 128MiB", "max_memory: 256000")
     )
     stream = talk("worker", "scheduler", policy).worker_stream()
-    assert stream.near.policy.limits.max_refs == 2000
+    assert stream.near.policy.limits.elements == 2000
     assert handed_out(stream, "a", Task("a", operator.add, 1, 2))() == 3
     refused = handed_out(stream, "b", Task("b", operator.mul, 1, 2), copies=3000)
-    with pytest.raises(Exception, match="max_refs"):
+    with pytest.raises(Exception, match="max_memory"):
         refused()
     assert handed_out(stream, "c", Task("c", operator.sub, 1, 2))() == -1
     assert handed_out(stream, "d", Task("d", operator.mul, 3, 2))() == 6

@@ -126,9 +126,9 @@ REFUSED = {
     # 15 MiB, which zlib collects in pieces and joins.
     "trees within the ceiling": ("sealed.inclusion", 31, 1),
     # A million elements are some 60 bytes each; twenty million there would be.
-    "heads of tiny lists": ("limit.max_refs", 110, 0),
+    "heads of tiny lists": ("limit.max_memory", 110, 0),
     # A kilobyte and a half; two hours to hash the key for each place.
-    "one long key": ("limit.max_refs", 110, 0, 4),
+    "one long key": ("limit.max_memory", 110, 0, 4),
 }
 
 

@@ -163,9 +163,9 @@ def test_sets_inside_sets_are_refused_before_they_take_the_stack(depth):
     ],
 )
 def test_elements_are_counted_before_they_are_kept(body):
-    few = Limits(max_refs=100)
+    few = Limits(max_memory=100 << 7)
     parse([packed(list(range(50)))], few)
-    with refusal(PayloadError, "limit.max_refs"):
+    with refusal(PayloadError, "limit.max_memory"):
         parse([body], few)
 
 
@@ -274,7 +274,7 @@ def test_it_is_not_sure_of_anything_else(data):
 
 def test_it_is_not_sure_of_more_elements_than_a_message_may_have():
     data = msgpack.packb([0] * 20)
-    assert read_plain(data, Limits(max_refs=10)) is UNSURE
+    assert read_plain(data, Limits(max_memory=10 << 7)) is UNSURE
 
 
 # -- packers that are used again, by several threads and inside each other -------------------------

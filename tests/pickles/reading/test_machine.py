@@ -83,20 +83,20 @@ def doubled(levels):
 
 #: The limit that each is over, and the rule: elements, containers, marks, depth, keys.
 OVER = [
-    (b"N0" * 1000 + b"N.", "opcodes", {"max_refs": 100}),
-    (b"](" + b"N" * 60 + b"e.", "max-refs", {"max_refs": 50}),
-    (b"\x80\x04N" + b"\x94" * 60 + b".", "max-refs", {"max_refs": 50}),
-    (b"]" * 40 + b"0" * 39 + b".", "max-refs", {"max_refs": 50}),
-    (b"(" * 90 + b".", "max-refs", {"max_refs": 50}),
+    (b"N0" * 1000 + b"N.", "opcodes", {"max_memory": 100 << 7}),
+    (b"](" + b"N" * 60 + b"e.", "max-memory", {"max_memory": 50 << 7}),
+    (b"\x80\x04N" + b"\x94" * 60 + b".", "max-memory", {"max_memory": 50 << 7}),
+    (b"]" * 40 + b"0" * 39 + b".", "max-memory", {"max_memory": 50 << 7}),
+    (b"(" * 90 + b".", "max-memory", {"max_memory": 50 << 7}),
     (b"N" + b"\x85" * 99 + b".", "max-depth", {"max_depth": 90}),
     (b"(" * 99 + b"l" * 99 + b".", "max-depth", {"max_depth": 90}),
     (b"(" * 99 + b"t" * 99 + b".", "max-depth", {"max_depth": 90}),
     (chained(60), "max-depth", {"max_depth": 50}),
     (b"N" + b"\x85" * 200 + b"0N.", "max-depth", {}),  # of a part that is thrown away
     (op.value("x" * (1 << 20)) + b"q\x000](" + b"h\x00" * 9000 + b"e.", "sharing", {}),
-    (b"](" + doubled(14) + b"e0}h\x0eNs.", "key-cost", {"max_refs": 10_000_000}),
+    (b"](" + doubled(14) + b"e0}h\x0eNs.", "key-cost", {"max_memory": 10_000_000 << 7}),
     (op.value(1 << 500_000) + b'q\x000\x8f(' + b"".join(b"(" + b"h\x00" * 900 + b"K%ct" % at
-        for at in range(9)) + b"\x90.", *("max-refs", {"max_refs": 100_000})),
+        for at in range(9)) + b"\x90.", *("max-memory", {"max_memory": 100_000 << 7})),
     (pickle.dumps("x" * 200), "max-bytes", {"max_bytes": 100}),
     (bytearray(200), "max-bytes", {"max_bytes": 100}),
 ]  # fmt: skip

@@ -20,7 +20,9 @@ from safeser.values import Limits
 from tests.draws import draws
 from tests.pickles.trees.alike import described
 
-SMALL = Limits(max_bytes=1 << 16, max_refs=2000, max_array=1 << 16, max_string=4096, max_int=64)
+SMALL = Limits(
+    max_bytes=1 << 16, max_memory=2000 << 7, max_array=1 << 16, max_string=4096, max_int=64
+)
 
 
 def packed(*tokens):
@@ -174,13 +176,13 @@ def test_elements_are_charged():
     budget = Budget(SMALL)
     program = reading(row, budget=budget)
     assert program.refs == 3 + 1990 + 1
-    assert budget.refs == SMALL.max_refs - program.refs
+    assert budget.refs == SMALL.elements - program.refs
     # One turn more finds the end.
-    assert budget.opcodes == SMALL.max_refs * 4 - 1997
-    assert refused(row, budget=budget) == "max-refs"
+    assert budget.opcodes == SMALL.elements * 4 - 1997
+    assert refused(row, budget=budget) == "max-memory"
     many = packed(*[Op.LIST] * 667, Op.RETURN, 0)
-    assert refused(many) == "max-refs"
-    assert refused(packed(Op.KEEP, "abcd") * 2001 + packed(Op.RETURN, 0)) == "max-refs"
+    assert refused(many) == "max-memory"
+    assert refused(packed(Op.KEEP, "abcd") * 2001 + packed(Op.RETURN, 0)) == "max-memory"
 
 
 def test_calls_are_charged():
@@ -190,10 +192,10 @@ def test_calls_are_charged():
 
 
 def test_tokens_are_charged_before_they_are_taken():
-    few = Limits(max_refs=10)
+    few = Limits(max_memory=10 << 7)
     tracemalloc.start()
     try:
-        assert refused(b"\xff" * 5_000_000, limits=few) == "max-refs"
+        assert refused(b"\xff" * 5_000_000, limits=few) == "max-memory"
         # msgpack's copy of the bytes, and no integer for each of them.
         assert tracemalloc.get_traced_memory()[1] < 30_000_000
     finally:
@@ -234,4 +236,4 @@ def test_tokens_are_charged_of_a_tree_that_is_refused(end):
     budget = Budget(SMALL)
     with pytest.raises(SafeserError):
         reading(packed(*[None] * 1000) + end, budget=budget)
-    assert budget.opcodes <= SMALL.max_refs * 4 - 1000
+    assert budget.opcodes <= SMALL.elements * 4 - 1000

@@ -145,7 +145,7 @@ INVALID = {
         ),
         "short sparse": (*SPARSE, 3, 0, 2, -1, raw("b", 0, 0, 0), *NUMBERS),
     },
-    "families.max-refs": {
+    "families.max-memory": {
         # nothing stands for the elements
         "nulls": ("null", 1 << 50, 0, 1, -1), "empty structures": ("struct", 0, 1 << 50, 0, 1, -1),
         "empty lists": ("fixed_list", 0, *FIELD, "int8", 1 << 50, 0, 1, -1, 0),
@@ -270,9 +270,9 @@ FRAMES = [
     ([b"a" * (1 << 20)], "Array", "string_view", 200, 0, 3, -1,
      raw("i", *[1 << 20, 0x61616161, 0, 0] * 200), 1 << 20, "families.max-bytes"),
     # Each empty array of 3,000 parts was made and walked anew: twenty seconds for 14 kB.
-    ([], "ChunkedArray", "list_", *FIELD, *WIDE, 2000, *WITHIN * 2000, "families.max-refs"),
+    ([], "ChunkedArray", "list_", *FIELD, *WIDE, 2000, *WITHIN * 2000, "families.max-memory"),
     ([], "ChunkedArray", "dictionary", False, "int8", *WIDE, 2000, 0, None, 0, *(0, 0) * 1999,
-     "families.max-refs"),
+     "families.max-memory"),
     # Arrow looks for the bitmap of a dictionary's values, where values of type null have none.
     ([], "Array", *HOLLOW, *CODES, None, 2, 0, 1, -1, "value.arrow"),
     ([], "Array", "struct", 1, "a", True, None, *HOLLOW, 2, 0, 1, -1, *CODES, 2, 0, 1, -1,

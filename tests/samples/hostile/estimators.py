@@ -67,7 +67,7 @@ FIELDS = {
         (KNN, "weights", np.log), (KNN, "n_jobs", 1 << 20), (KNN, "n_features_in_", -1),
         (SGD, "coef_", SGD.coef_[:, :2].copy()),
     ],
-    "families.max-refs": [(KNN, "n_features_in_", 1 << 40)],
+    "families.max-memory": [(KNN, "n_features_in_", 1 << 40)],
     "families.state": [(SGD, "predict", "shadowed"), (SGD, "__class__x", 1)],
 }  # fmt: skip
 

@@ -123,7 +123,7 @@ HOSTILE = [
         [
             ([["x", "Int64"]] * 2, TWICE, "families.header"),
             ([["x", "Int64"], ["y", "Int64"]], of(pa.int64()), "Series", "families.header"),
-            ([["x", ["Struct", PARTS]]], CHUNKS, "families.refs"),
+            ([["x", ["Struct", PARTS]]], CHUNKS, "families.memory"),
         ],
     ),
     *ruled(

@@ -59,10 +59,10 @@ def _check_widths(site: Site, fields: dict[str, Any]) -> None:
     sizes += fields["hidden_layer_sizes"] if _is_sequence(fields, "hidden_layer_sizes") else []
     widths += [part for part in sizes if type(part) is int]
     # Twice, since 2**20 is what hashing vectorizers make unless they are told otherwise.
-    if any(width > 2 * site.limits.max_refs for width in widths) or (
-        sum(map(int, widths)) > 4 * site.limits.max_refs
+    if any(width > 2 * site.limits.elements for width in widths) or (
+        sum(map(int, widths)) > 4 * site.limits.elements
     ):
-        raise over("max-refs", "an estimator states more features or parts than allowed")
+        raise over("max-memory", "an estimator states more features or parts than allowed")
 
 
 #: Fields by which arrays are made for each row, whatever else the estimator holds.
