@@ -487,6 +487,7 @@ class Guard(Part):
                 stream.send(message)
 
     def cancel(self, _: Callable[..., Any], *args: Any, **request: Any) -> None:
+        """Cancel in place of Dask's method, which would end the tasks of others."""
         self.cancelling.cancel(*args, **request)
 
     def report(

@@ -234,9 +234,10 @@ def parse(frames: Sequence[Any], limits: Limits, ceiling_of: CeilingOf | None = 
             _check_used(reader, rows)
     except PayloadError as error:
         # What a malformed request, or batch of one, names, for its record.
-        view = memoryview(frames[0])
-        named = ceilings.named_first(view[1:] if view[:1] == _LIST_OF_ONE else view)
-        error.operation = error.operation or named
+        if not error.operation:
+            view = memoryview(frames[0])
+            named = view[1:] if view[:1] == _LIST_OF_ONE else view
+            error.operation = ceilings.named_first(named)
         raise
     return Parsed(body, rows)
 
