@@ -184,6 +184,8 @@ def _enum(cls: Any, name: str, assigned: Sequence[str], *, composed: bool = True
     def check(node: Node, limits: Limits) -> None:
         if "flags" in node.meta:
             (flags,) = node.expect("flags")
+            if not composed:
+                node.refuse("flags of several members need a registered class", "families.member")
             node.value = composite(flags)
         else:
             (word,) = node.expect("member")
