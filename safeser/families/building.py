@@ -134,7 +134,7 @@ class _Builder:
         if node.value is None:
             room = self.limits.max_refs
             node.value, _ = errors.decode_counted(node.frames[0], limits=self.limits, room=room)
-        said = errors.from_data(node.value, own=bool(self.grant.own))
+        said = errors.from_data(node.value, own=node.own)
         if not node.meta["failed"]:
             return said
         raise unsent(

@@ -82,7 +82,7 @@ def test_columns_of_instances_arrive():
     [
         *((cls.__name__, hook) for hook, cls in own.HOOKED.items()),
         ("OfInstalled", "types:SimpleNamespace"), ("OfBuiltin", "builtins:dict"),
-        ("OfHooked", "__setstate__"), ("Stale", "program:Base, which was defined again"), ("OwnDict", "__dict__"),
+        ("OfHooked", "__setstate__"), ("Stale", "Base, which was def"), ("OwnDict", "__dict__"),
         ("WithMeta", "no type"), ("Lying", "no type"), ("Alias", "no type"), ("never", "no type"),
         ("local", "no type"), ("local.<locals>.Local", "no type"), ("Missing", "no type"),
         ("types", "no type"), ("Outer.Missing", "no type"), ("Point.__post_init__", "no type"),

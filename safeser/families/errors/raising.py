@@ -149,7 +149,7 @@ def from_data(data: ExceptionData, *, own: bool = False) -> BaseException:
 
 
 def makes_own(data: ExceptionData) -> bool:
-    """Tell whether an exception of the program's own may be made for *data*, or for a part of it."""
+    """Tell whether an exception of the program's own may be made of *data*, or of a part of it."""
     links = {id(data): data}
     todo = [data]
     for link in todo:  # which grows, by each failure once: a peer may refer to one from many

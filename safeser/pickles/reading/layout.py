@@ -57,7 +57,7 @@ def layout_now(cls: type) -> Layout:
         for name, found in seen.items()
         if type(found) is types.MemberDescriptorType and "__slots__" in vars(found.__objclass__)
     }
-    # By their types: what stands in for another object, as a proxy does, computes its ``__class__``.
+    # By their types: a proxy, which stands for another object, computes its ``__class__``.
     cached = {n for n, found in seen.items() if issubclass(type(found), functools.cached_property)}
     # What an instance may hold over: defaults, and what caches its own value there.
     methods = {
