@@ -113,7 +113,7 @@ class _Builder:
     def failure(self, node: Node) -> Any:
         if node.value is None:
             node.value = errors.decode(node.frames[0], limits=self.limits)
-        said = errors.from_data(node.value, own=bool(self.grant.own))
+        said = errors.from_data(node.value, own=node.own)
         if not node.meta["failed"]:
             return said
         raise unsent(

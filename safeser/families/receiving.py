@@ -157,7 +157,7 @@ def check(
     :param grant: the grant by which the payload will be loaded, which may list further types.
     """
     nodes = parse(header, frames, limits=limits)
-    _check(nodes, limits, Budget(limits), _Listed(grant))
+    _check(nodes, limits, Budget(limits), _Listed(grant), grant)
 
 
 def readable(x: object, sent: Sent, limits: Limits, *, room: int, pending: int) -> Sent:
@@ -196,7 +196,7 @@ def check_reading(
     nodes, look = reading.nodes, _Listed(grant, relayed=relayed)
     typed: Mapping[str, Typed] = {}
     if nodes[0].serializer not in PICKLES:  # the shape of those was read
-        typed = _check(nodes, limits, budget, look)
+        typed = _check(nodes, limits, budget, look, grant)
         _forget_copies(nodes)
     if reading.family == "pickle":
         for node in nodes:
@@ -269,7 +269,7 @@ def deserialize(
     def look(node: Node) -> Typed:
         return _named(node.type, node.where, grant, beside=nodes)
 
-    typed = _check(nodes, limits, budget, look)
+    typed = _check(nodes, limits, budget, look, grant)
     return built(nodes, grant, limits, typed=typed, budget=budget, context=context)
 
 
@@ -346,7 +346,9 @@ def _named(name: str, where: str, grant: Grant, *, beside: Sequence[Node] = ()) 
 
 def _own(name: str, where: str, grant: Grant | None) -> Typed:
     """Return the deserializer of a class of the program's own, if *grant* takes those."""
-    found = registry.own(name, where) if grant is not None and grant.own else None
+    found = registry.derived(name)
+    if found is None and grant is not None and grant.own:
+        found = registry.own(name, where)
     return found or _refused(name, where, grant)
 
 
@@ -413,7 +415,11 @@ def _family(
 
 
 def _check(
-    nodes: Sequence[Node], limits: Limits, budget: Budget, look: Callable[[Node], Typed | None]
+    nodes: Sequence[Node],
+    limits: Limits,
+    budget: Budget,
+    look: Callable[[Node], Typed | None],
+    grant: Grant | None,
 ) -> dict[str, Typed]:
     """Check *nodes*, children first, so that a parent may rely on what they yield.
 
@@ -434,6 +440,8 @@ def _check(
             node.value, budget.memory = errors.decode_counted(
                 node.frames[0], limits=limits, room=budget.memory
             )
+            node.own = grant is not None and bool(grant.own) and errors.makes_own(node.value)
+            owned = owned or node.own
         elif node.serializer == "collection":
             _check_collection(node)
         elif node.serializer == "dask":

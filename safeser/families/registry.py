@@ -188,6 +188,7 @@ class Registry:
     #: None; raises PayloadError if it is one that arrives only where it is registered.
     own: Callable[[str, str], Typed | None] = lambda name, where: None
     _bases: dict[type, Callable[[type], Typed | None]] = field(default_factory=dict)
+    _below: dict[str, Typed] = field(default_factory=dict)
 
     def register(self, typed: Typed, *, remade: bool = False) -> None:
         """List *typed*, or raise ConfigError if its name or class is listed already.
@@ -209,32 +210,38 @@ class Registry:
                 self._remade.add(typed.name)
 
     def register_below(self, base: type, plan: Callable[[type], Typed | None]) -> None:
-        """List each class that derives from *base*, once one of it is written or named.
+        """Let classes that derive from *base* count as listed.
 
-        :param plan: returns its serializer, or None for a class that is not to be listed.
+        :param plan: returns the serializer of one, or None for a class that does not count.
         """
         self._bases[base] = plan
 
     def _derived(self, cls: type) -> Typed | None:
-        """Return the serializer of *cls* by what is registered of its bases, and list it."""
-        plans = [plan for base, plan in self._bases.items() if base in cls.__mro__[1:]]
-        typed = plans[0](cls) if plans else None
+        """Return the serializer of *cls* by what is registered of its bases."""
+        name = f"{cls.__module__}:{cls.__qualname__}"
+        typed = self._below.get(name)
+        if typed is None or typed.classes[0] is not cls:
+            plans = [plan for base, plan in self._bases.items() if base in cls.__mro__[1:]]
+            typed = plans[0](cls) if plans else None
         if typed is not None:
-            self.register(typed, remade=True)
+            self._below[name] = typed
         return typed
 
-    def _find_derived(self, name: str) -> bool:
-        """List the class *name* if it derives from a registered base; nothing is imported."""
-        ahead, seen, found = [*self._bases], set[type](), False
-        for base in ahead:  # which grows; of classes of one name the latest is taken
+    def derived(self, name: str) -> Typed | None:
+        """Return the serializer of the class *name* if it derives from a registered base, or None.
+
+        Nothing is imported. It is looked for each time: a cell that runs again makes another class.
+        """
+        ahead, seen, latest = [*self._bases], set[type](), None
+        for base in ahead:  # which grows
             subclasses: list[type] = type.__subclasses__(base)
             below = [cls for cls in subclasses if cls not in seen]
             seen.update(below)
             ahead += below
             for cls in below:
                 if f"{cls.__module__}:{cls.__qualname__}" == name:
-                    found = self._derived(cls) is not None or found
-        return found
+                    latest = cls
+        return None if latest is None else self._derived(latest)
 
     def remakes(self, name: str, cls: type) -> bool:
         """Tell whether *cls* is what is listed as *name*, maybe made anew by its module."""
@@ -282,7 +289,7 @@ class Registry:
 
     def is_own(self, name: str) -> bool:
         """Tell whether a class of the program was registered as *name*, by the class alone."""
-        return name in self._remade
+        return name in self._remade or name in self._below
 
     def advise(self, cls: type, reason: str, fix: str = "") -> None:
         """Set what senders of objects of *cls* or of a class derived from it are told.
@@ -303,8 +310,7 @@ class Registry:
         return "", ""
 
     def knows(self, name: str) -> bool:
-        listed = name in self.ready or name in self._lazy_names
-        return listed or (bool(self._bases) and self._find_derived(name))
+        return name in self.ready or name in self._lazy_names
 
     def names(self) -> frozenset[str]:
         """Return all names that are listed; imports nothing."""

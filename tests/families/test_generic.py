@@ -150,7 +150,7 @@ def test_base_estimator_registers_the_estimators_that_derive_from_it(monkeypatch
     """Scikit-learn's own have a way of their own, whose parts are checked."""
     base = pytest.importorskip("sklearn.base").BaseEstimator
     monkeypatch.setattr(registry, "_bases", {})
-    for each in ("ready", "_by_class", "_remade"):
+    for each in ("ready", "_below"):
         monkeypatch.setattr(registry, each, getattr(registry, each).copy())
     names = {"__module__": __name__, "__qualname__": "Mine"}
     mine, hooked = type("Mine", (base,), names), {"__getstate__": dict}
@@ -159,11 +159,12 @@ def test_base_estimator_registers_the_estimators_that_derive_from_it(monkeypatch
     value = mine()
     value.mean_ = numpy.arange(3.0)
     header, frames = families.serialize(value, FAMILIES)
-    del registry.ready[header["type"]], registry._by_class[mine]  # as in another process
-    registry._remade.discard(header["type"])
+    del registry._below[header["type"]]  # as in another process
     back = families.deserialize(header, frames, GRANT)
     assert type(back) is mine
     assert back.mean_.tolist() == [0, 1, 2]
+    again = type("Mine", (base,), names)  # its cell ran once more
+    assert type(families.deserialize(header, frames, GRANT)) is again is type(through(again()))
     with pytest.raises(SafeserError):
         through(made())
     for name in ("sklearn.svm._classes:SVC", "sklearn.base:BaseEstimator", f"{__name__}:Hooked"):

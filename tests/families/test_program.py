@@ -82,7 +82,7 @@ def test_columns_of_instances_arrive():
     [
         *((cls.__name__, hook) for hook, cls in own.HOOKED.items()),
         ("OfInstalled", "types:SimpleNamespace"), ("OfBuiltin", "builtins:dict"),
-        ("OfHooked", "__setstate__"), ("Stale", "program:Base, which"), ("OwnDict", "__dict__"),
+        ("OfHooked", "__setstate__"), ("Stale", "Base, which was def"), ("OwnDict", "__dict__"),
         ("WithMeta", "no type"), ("Lying", "no type"), ("Alias", "no type"), ("never", "no type"),
         ("local", "no type"), ("local.<locals>.Local", "no type"), ("Missing", "no type"),
         ("types", "no type"), ("Outer.Missing", "no type"), ("Point.__post_init__", "no type"),
@@ -115,12 +115,19 @@ def test_attributes_hide_plain_defaults_alone(kind, name):
 LOUD = typed(f"{PREFIX}:Loud", plain=plain.encode({}))
 RED = typed(f"{PREFIX}:Color", member=plain.encode(("RED", 1)))
 OF_LOUD = collection("list", LOUD)
+WHY = families.ExceptionData(f"{PREFIX}:QuotaError", "x", ("x",))
+FAILED, GROUPED = (
+    ({"serializer": "error"}, [families.errors.wire.encode(data)])
+    for data in (WHY, families.ExceptionData("builtins:ExceptionGroup", "x", members=(WHY,)))
+)
 
 
 @pytest.mark.parametrize(
     "forged",
     [
         *(collection(kind, one) for kind in ("set", "frozenset") for one in (LOUD, RED)),
+        collection("set", FAILED), collection("dict", collection("tuple", FAILED), encoded(1)),
+        typed("builtins:slice", GROUPED, encoded(1), encoded(None)),
         collection("dict", collection("tuple", LOUD), encoded(1)),
         collection("dict", collection("tuple", collection("tuple", encoded(1), RED)), encoded(1)),
         typed("builtins:slice", LOUD, encoded(1), encoded(None)),
@@ -169,6 +176,9 @@ def test_a_class_that_changed_meanwhile(monkeypatch):
     monkeypatch.setattr(own, "Base", type("Base", (), {"__module__": PREFIX, "new": True}))
     assert type(families.build(checked, budget=budget)) is before
     assert build(header, frames).new
+    monkeypatch.setattr(own.Base, "late", own.never, raising=False)
+    forged = typed(header["type"], plain=plain.encode({"late": 1}))
+    assert rule_of(build, *forged) == "families.attribute"
     monkeypatch.setattr(own.Base, "__setstate__", own.never, raising=False)
     assert rule_of(build, header, frames) == "families.type"
 
@@ -219,6 +229,8 @@ def test_other_exceptions_are_remote_errors(name, field):
 def test_an_exception_that_prints_itself_says_all_and_steers_no_terminal():
     assert "\x1b" not in str(raised(with_why(own.Told("\x1b"))))
     assert type(raised(with_why(own.Told("x"), object()))) is families.RemoteError
+    vars(told := with_why(own.Told("x")))["told"] = 1  # what a property computes
+    assert vars(raised(told)) == {"why": told.why.replace("\x1b", "\\x1b")}
     assert type(raised(with_why(own.QuotaError(1, 2), object()))) is own.QuotaError
 
 

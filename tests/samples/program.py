@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import functools
 import types
 
 import attrs
@@ -19,6 +20,8 @@ _METHODS = (
 LOUD = {f"__{name}__": never for name in _METHODS} | {
     "__module__": __name__, "size": property(never, never, never), "default": 3,
     "__init_subclass__": classmethod(never), "__class_getitem__": never, "method": never,
+    "proxy": type("Proxy", (), {"__class__": property(never)})(),
+    **dict.fromkeys(("_typ", "dtype", "shape", "__array_interface__"), property(never)),
 }  # fmt: skip
 
 Loud = type("Loud", (), LOUD)
@@ -90,12 +93,16 @@ class ValueError(Exception):  # it shadows a standard name
 
 
 class QuotaError(ValueError):
+    __hash__ = __eq__ = never
+
     def __init__(self, used, most):
         super().__init__(f"{used} of {most}")
         self.used, self.code = used, 2
 
 
 class Told(KeyError):
+    told = functools.cached_property(never)
+
     def __str__(self):
         return f"told {self.args[0]} {self.why}"
 
@@ -105,7 +112,7 @@ class Told(KeyError):
 HOOKS = (
     *("__new__", "__setstate__", "__reduce__", "__reduce_ex__", "__getattr__", "__del__"),
     *("__getattribute__", "__setattr__", "__delattr__", "__getstate__", "__getnewargs__"),
-    *("__class__", "__getnewargs_ex__"),
+    *("__class__", "__getnewargs_ex__", "__sizeof__"),
 )
 HOOKED = {hook: made(f"Has{hook}", **{hook: never}) for hook in HOOKS}
 #: By its name the base is another class by now, as where a cell ran again.

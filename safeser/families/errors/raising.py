@@ -31,7 +31,15 @@ from safeser.pickles.profiles import Profile
 from safeser.pickles.shims.site import Site
 from safeser.pickles.shims.stdlib.exceptions import SHIMS, check_arguments, without_file
 
-__all__ = ["called", "frames_of_users", "from_data", "is_listed", "name_of", "register_exception"]
+__all__ = [
+    "called",
+    "frames_of_users",
+    "from_data",
+    "is_listed",
+    "makes_own",
+    "name_of",
+    "register_exception",
+]
 
 _SAFESER: dict[str, type[SafeserError]] = {
     f"safeser.errors:{name}": getattr(safeser_errors, name) for name in safeser_errors.__all__
@@ -138,6 +146,18 @@ def from_data(data: ExceptionData, *, own: bool = False) -> BaseException:
         if id(link) not in built:
             built[id(link)] = _rebuild(link, built, own=own)
     return built[id(data)]
+
+
+def makes_own(data: ExceptionData) -> bool:
+    """Tell whether an exception of the program's own may be made of *data*, or of a part of it."""
+    links = {id(data): data}
+    todo = [data]
+    for link in todo:  # which grows, by each failure once: a peer may refer to one from many
+        inner = {id(each): each for each in link.linked() if id(each) not in links}
+        links |= inner
+        todo += inner.values()
+    names = {link.type for link in todo} - _REGISTERED.keys()
+    return any(map(program.find_exception, names))
 
 
 def _rebuild(data: ExceptionData, built: dict[int, BaseException], *, own: bool) -> BaseException:

@@ -13,7 +13,13 @@ from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain, records
 from safeser.families.errors.failures import MAX_MESSAGE, STATE, ExceptionData, RemoteError, shown
 from safeser.families.errors.paths import relative_frames
-from safeser.families.errors.raising import from_data, is_listed, name_of, register_exception
+from safeser.families.errors.raising import (
+    from_data,
+    is_listed,
+    makes_own,
+    name_of,
+    register_exception,
+)
 from safeser.families.plain import DEFAULTS, Unencodable
 from safeser.families.registered.program import speaks
 from safeser.values import Limits
@@ -25,6 +31,7 @@ __all__ = [
     "decode_counted",
     "encode",
     "from_data",
+    "makes_own",
     "register_exception",
     "to_data",
     "traceback_text",

@@ -280,7 +280,7 @@ class Reader:
         if self.child_at != len(self.node.children):
             self.refuse("it has objects that nothing describes", "families.child-count")
         if any(child.own and child not in self.kept for child in self.node.children):
-            self.refuse("a label of it is of a class that has to be registered", "families.own")
+            self.refuse("a label or one of attrs is of a class to be registered", "families.own")
 
     def split(self, described: Any, count: int) -> Any:
         """Return *described* if it is a list of *count* items, or refuse."""

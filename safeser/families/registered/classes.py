@@ -138,14 +138,13 @@ def _enum(cls: Any, name: str, assigned: Sequence[str], *, composed: bool = True
 
     :param composed: whether the class may make flags of several members.
     """
-    members = Members(Entry(name, "enum"), cls)
     words = {key: _word(member) for key, member in cls._member_map_.items() if key == member._name_}
     by_word = {word: cls._member_map_[key] for key, word in words.items()}
-    composes = composed and _composes(cls)
+    members = Members(Entry(name, "enum"), cls) if composed and _composes(cls) else None
 
     def composite(flags: object) -> Any:
         try:
-            return members.of(flags) if composes and type(flags) is int else None
+            return members.of(flags) if members and type(flags) is int else None
         except PayloadError:
             return None
 
@@ -160,6 +159,8 @@ def _enum(cls: Any, name: str, assigned: Sequence[str], *, composed: bool = True
     def check(node: Node, limits: Limits) -> None:
         if "flags" in node.meta:
             (flags,) = node.expect("flags")
+            if not composed:
+                node.refuse("flags of several members need a registered class", "families.member")
             node.value = composite(flags)
         else:
             (word,) = node.expect("member")

@@ -8,7 +8,6 @@ that the author declared so.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -27,16 +26,6 @@ from safeser.values import Limits
 def other_bases(cls: type) -> list[type]:
     """Return the bases of *cls* written in C, which may keep what no attribute shows."""
     return [base for base in cls.__mro__ if not base.__flags__ & HEAP_TYPE and base is not object]
-
-
-def cached_names(cls: type) -> frozenset[str]:
-    """Return the cached properties of *cls*: computed again when asked for, so never sent."""
-    return frozenset(
-        name
-        for base in cls.__mro__
-        for name, found in vars(base).items()
-        if isinstance(found, functools.cached_property)
-    )
 
 
 def record(
@@ -137,7 +126,7 @@ def plan_dataclass(cls: Any, name: str, assigned: Sequence[str]) -> Typed:
     later = frozenset(assigned)
     _check_dataclass(cls, names, given, later)
     has_dict = hasattr(cls, "__dictoffset__") and cls.__dictoffset__ != 0
-    known = frozenset(names) | cached_names(cls)
+    known = frozenset(names) | layout(cls).cached
 
     def read(x: Any) -> dict[str, Any]:
         refuse_others(x, vars(x) if has_dict else (), known)
@@ -210,7 +199,7 @@ def plan_named_tuple(cls: Any, name: str, assigned: Sequence[str]) -> Typed:
     names: tuple[str, ...] = cls._fields
     if assigned:
         refuse_class(cls, "is a named tuple, whose fields are never assigned")
-    cached = cached_names(cls)
+    cached = layout(cls).cached
 
     def read(x: Any) -> dict[str, Any]:
         if tuple.__len__(x) != len(names):

@@ -17,7 +17,7 @@ from safeser.errors import ConfigError, PayloadError
 from safeser.families import records
 from safeser.families.plain import DEFAULTS, Unencodable, label
 from safeser.families.receiving import deserialize
-from safeser.families.registered.constructed import cached_names, other_bases
+from safeser.families.registered.constructed import other_bases
 from safeser.families.registered.dispatch import dask_deserialize, dask_serialize
 from safeser.families.registered.hosted import current_limits
 from safeser.families.registered.naming import refuse_class, wire_name
@@ -25,7 +25,7 @@ from safeser.families.registered.program import HOOKS, is_generated
 from safeser.families.registry import Typed, registry
 from safeser.families.sending import serialize
 from safeser.families.tree import Node
-from safeser.pickles.reading.layout import layout
+from safeser.pickles.reading.layout import layout, layout_now
 from safeser.values import Grant, Limits
 
 __all__ = ["plan_generic", "plan_own", "register_generic"]
@@ -181,11 +181,11 @@ class _Attributes:
     def __init__(self, cls: type, allowed: frozenset[str] | None, *, own: bool = False) -> None:
         self._cls = cls
         self._allowed = allowed
-        known = layout(cls)
+        known = layout_now(cls) if own else layout(cls)
         self._fields = known.fields
         self._methods = known.methods | known.callables if own else known.methods
         self._slots = {n: s for n, s in known.slots.items() if n not in _NO_STATE}
-        self._cached = cached_names(cls)
+        self._cached = known.cached
 
     def fits(self, attribute: str) -> bool:
         if self._allowed is not None and attribute not in self._allowed:

@@ -13,7 +13,6 @@ from typing import Any
 from safeser.families.plain import Unencodable, label
 from safeser.families.registered.constructed import (
     Altered,
-    cached_names,
     is_same,
     record,
     refuse_others,
@@ -56,7 +55,7 @@ def plan_model(cls: Any, name: str, assigned: Sequence[str]) -> Typed:
     later = frozenset(assigned)
     open_ended = cls.model_config.get("extra") == "allow"
     _check_model(cls, fields, later - private)
-    known = frozenset(fields) | cached_names(cls)
+    known = frozenset(fields) | layout(cls).cached
     beside = [_SET, *([_EXTRA] if open_ended else []), *([_PRIVATE] if private else [])]
 
     def read(x: Any) -> dict[str, Any]:

@@ -14,14 +14,14 @@ import sys
 import sysconfig
 import types
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from safeser.allowed import refusal
 from safeser.families.records import is_attribute
 from safeser.pickles.names import shown
-from safeser.pickles.reading.layout import Layout, layout
+from safeser.pickles.reading.layout import Layout, layout, layout_now
 from safeser.pickles.shims.stdlib.exceptions import check_arguments
 
 __all__ = [
@@ -44,8 +44,9 @@ HOOKS = (
     *("__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__"),
 )
 
-#: What an own class may not define either: it would run on attributes that a peer chose.
-_RUN = (*HOOKS, "__getattr__", "__del__")
+#: What an own class may not define either: it would run on attributes that a peer chose. Workers
+#: of Dask ask each value for its size.
+_RUN = (*HOOKS, "__getattr__", "__del__", "__sizeof__")
 
 #: What BaseException does with what is set on it; an own class may only say how it is made and
 #: printed. ``__dict__`` belongs to each class that brings one.
@@ -95,7 +96,7 @@ def _is_own(name: str, module: Any) -> bool:
     return name in _named or (type(place) is str and _is_beside(file, place))
 
 
-@lru_cache(maxsize=1024)
+@cache  # of each loaded module once: peers do not choose files
 def _is_beside(file: str, main: str) -> bool:
     """Tell whether *file* lies under the folder of *main*, where nothing was installed.
 
@@ -104,8 +105,10 @@ def _is_beside(file: str, main: str) -> bool:
     installed to be edited there: its files are those that the program's author writes.
     """
     path, folder = Path(file).resolve(), Path(main).resolve().parent
+    if folder not in path.parents:
+        return False
     installed = [Path(each).resolve() for each in sysconfig.get_paths().values()]
-    if folder not in path.parents or any(each in path.parents for each in installed):
+    if any(each in path.parents for each in installed):
         return False
     try:
         beside = [name for each in path.parents for name in os.listdir(each)]
@@ -145,8 +148,10 @@ def obstacle(cls: type) -> str:
         if base in stock:
             continue
         name = f"{base.__module__}:{base.__qualname__}"
-        if find(name) is not base:
-            return f"derives from {shown(name)}, which is none of its classes"
+        known = find(name)
+        if known is not base:
+            what = "which is none of its classes" if known is None else "which was defined again"
+            return f"derives from {shown(name)}, {what}"
         for hook in hooks:
             if hook in vars(base) and not is_generated(base, hook):
                 return f"has a {hook} of its own"
@@ -173,7 +178,7 @@ def hides(known: Layout, attribute: str) -> bool:
     """Tell whether an instance that held *attribute* would hide more than a plain default."""
     return (
         not is_attribute(attribute)
-        or attribute in known.methods
+        or attribute in known.methods | known.cached
         or (attribute in known.callables and attribute not in known.slots)
     )
 
@@ -202,10 +207,11 @@ def made(cls: type[Exception], args: tuple[Any, ...], fields: dict[str, Any]) ->
     check_arguments(base, args)
     exc: Exception = base.__new__(cls, *args)
     base.__init__(exc, *args)
-    known = layout(cls)
+    known = layout_now(cls)
     for field, value in fields.items():
         if hides(known, field):
-            if value is not None:  # as ``name`` of an AttributeError, which has none anyway
+            # As ``name`` of an AttributeError, which has none anyway; or it is computed again.
+            if value is not None and field not in known.cached:
                 return None
         else:
             known.fields.__get__(exc)[field] = value

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["HEAP_TYPE", "IMMUTABLE_TYPE", "Layout", "held_by", "layout"]
+__all__ = ["HEAP_TYPE", "IMMUTABLE_TYPE", "Layout", "held_by", "layout", "layout_now"]
 
 #: Set in the flags of classes that code can change, and that Python code may have made.
 HEAP_TYPE = 1 << 9
@@ -32,42 +32,48 @@ class Layout:
     :param slots: the interpreter's ways to slots that Python code declares, by name.
     :param methods: names by which the class has a method, property or other descriptor.
     :param callables: names by which it has anything else that can be called.
+    :param cached: names of cached properties: computed again when asked for, so never sent.
     """
 
     fields: Any
     slots: dict[str, Any]
     methods: frozenset[str]
     callables: frozenset[str]
+    cached: frozenset[str]
 
 
-def _layout(cls: type) -> Layout:
+def layout_now(cls: type) -> Layout:
+    """Return what :data:`layout` does, of a class that code may have changed since."""
     seen: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         seen.update(vars(base))
     # A property of that name would be code.
     fields = seen.get("__dict__") if cls.__dictoffset__ else None
-    if not isinstance(fields, types.GetSetDescriptorType):
+    if type(fields) is not types.GetSetDescriptorType:
         fields = None
     # A member of a C struct is left out: it may take no other type than its own.
     slots = {
         name: found
         for name, found in seen.items()
-        if isinstance(found, types.MemberDescriptorType) and "__slots__" in vars(found.__objclass__)
+        if type(found) is types.MemberDescriptorType and "__slots__" in vars(found.__objclass__)
     }
+    # By their types: a proxy, which stands for another object, computes its ``__class__``.
+    cached = {n for n, found in seen.items() if issubclass(type(found), functools.cached_property)}
     # What an instance may hold over: defaults, and what caches its own value there.
     methods = {
         name
         for name, found in seen.items()
         if name not in slots
-        and not isinstance(found, functools.cached_property)
-        and (isinstance(found, type) or any(hasattr(type(found), part) for part in _GUARDS))
+        and name not in cached
+        and (issubclass(type(found), type) or any(hasattr(type(found), part) for part in _GUARDS))
     }
     callables = {name for name, found in seen.items() if name not in slots and callable(found)}
-    return Layout(fields, slots, frozenset(methods), frozenset(callables - methods))
+    named = map(frozenset, (methods, callables - methods, cached))
+    return Layout(fields, slots, *named)
 
 
 #: Returns where instances of a class keep what they hold.
-layout: Callable[[type], Layout] = functools.lru_cache(maxsize=512)(_layout)
+layout: Callable[[type], Layout] = functools.lru_cache(maxsize=512)(layout_now)
 
 
 def held_by(value: Any) -> list[Any]:
