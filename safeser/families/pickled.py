@@ -101,8 +101,9 @@ def decode(node: Node, grant: Grant, limits: Limits, budget: pickles.Budget) -> 
     ]
     if node.value != "cloudpickle":
         return judge(node, grant, limits, budget).build(buffers, budget)
+    code = bytes(data)
     try:
-        return load_code(bytes(data), buffers=buffers)
+        return load_code(code, buffers=buffers)
     # Granted code may raise anything. Its sender may already run code here, so the cause is kept
     # and names, for example, the missing module.
     except Exception as error:

@@ -171,7 +171,7 @@ def readable(x: object, sent: Sent, limits: Limits, *, room: int, pending: int) 
             check_header(header, limits)
         if pending * _MOST > room:
             nodes, budget = parse(header, frames, limits=limits), Budget(limits)
-            _check(nodes, limits, budget, _Listed(None, relayed=True))
+            _check(nodes, limits, budget, _Listed(None, relayed=True), None)
             for node in nodes:
                 if node.serializer == "pickle":
                     pickles.parse(node.frames[0], limits=limits, budget=budget)

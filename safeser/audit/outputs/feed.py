@@ -95,11 +95,12 @@ class Feed:
                 while len(batch) < _BATCH and batch[-1] is not None:
                     batch.append(self._queue.get_nowait())
             records = [each for each in batch if each is not None]
-            if self.lost > told and records:
+            lost = self.lost
+            if lost > told and records:
                 # So many records before it are in the file alone.
-                lost: dict[str, object] = {"times": self.lost - told}
-                told, last = self.lost, records[-1]
-                records.append(Record(last.sequence, last.time, "lost", lost, b""))
+                times: dict[str, object] = {"times": lost - told}
+                told, last = lost, records[-1]
+                records.append(Record(last.sequence, last.time, "lost", times, b""))
             if records and not self._deliver(records):
                 self.lost += len(records) + self._queue.qsize()
                 return

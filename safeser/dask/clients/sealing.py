@@ -19,6 +19,7 @@ from uuid import uuid4
 import dask
 from dask._task_spec import DataNode
 from dask.tokenize import tokenize
+from dask.typing import no_default
 from distributed.client import Client, Future
 from distributed.protocol.serialize import Serialized, ToPickle
 from tornado.ioloop import PeriodicCallback
@@ -150,14 +151,22 @@ class Sealing(FutureReuse):
         made = await super()._scatter(rest, **kwargs) if rest else {}
         for key, value in named:
             if key not in made:
-                made[key] = await self._give(key, value, kwargs.get("workers"))
+                made[key] = await self._give(key, value, **kwargs)
         if kind is dict:
             return made
         futures = [made[key] for key, _ in named]
         return kind(futures) if kind in _CONTAINERS else futures[0]
 
-    async def _give(self, key: Any, value: Any, workers: Any) -> Any:
-        """Return a future of *value* under *key*, once it is on a worker."""
+    async def _give(
+        self, key: Any, value: Any, *, workers: Any = None, timeout: Any = no_default, **_: Any
+    ) -> Any:
+        """Return a future of *value* under *key*, once it is on a worker.
+
+        :param timeout: seconds to wait for the first worker; the client's own if not given.
+        :raises TimeoutError: if there is none by then.
+        """
+        stock: Any = self  # Dask's client, which has both
+        await stock._wait_for_workers(1, stock._timeout if timeout is no_default else timeout)
         written = pickles.dumps(value, code=True)
         copy = load_code(written)  # this process's own
         future = self.submit(same, copy, key=key, workers=workers)

@@ -61,11 +61,12 @@ def withheld_text(text: str) -> str:
 
 def withheld(data: ExceptionData) -> ExceptionData:
     """Return a failure that names no folder of this process, in any of its parts."""
-    told: dict[int, ExceptionData] = {}
+    return _withheld(data, {})
 
-    def without(each: ExceptionData) -> ExceptionData:
-        if id(each) in told:  # each cause is converted once, however many refer to it
-            return told[id(each)]
+
+def _withheld(each: ExceptionData, told: dict[int, ExceptionData]) -> ExceptionData:
+    """Return *each* so, once for each cause, however many refer to it."""
+    if id(each) not in told:
         args = None if each.args is None else _plain(each.args)
         fields = _plain(each.fields)
         told[id(each)] = replace(
@@ -76,13 +77,11 @@ def withheld(data: ExceptionData) -> ExceptionData:
             traceback=withheld_text(each.traceback),
             notes=tuple(map(_without_folders, each.notes)),
             state=tuple(map(_without_folders, each.state)),
-            cause=None if each.cause is None else without(each.cause),
-            context=None if each.context is None else without(each.context),
-            members=tuple(map(without, each.members)),
+            cause=None if each.cause is None else _withheld(each.cause, told),
+            context=None if each.context is None else _withheld(each.context, told),
+            members=tuple(_withheld(member, told) for member in each.members),
         )
-        return told[id(each)]
-
-    return without(data)
+    return told[id(each)]
 
 
 def _message(data: ExceptionData, args: tuple[Any, ...] | None, fields: dict[str, Any]) -> str:
