@@ -14,7 +14,7 @@ PROGRAM = Path(__file__).with_name("compute_paths.py")
 REFUSED = {
     "submit": "client.submit(closing_over(LOCK), 1)",
     "dask.compute": "dask.compute(dask.delayed(closing_over(LOCK))(1))",
-    "gather": "client.gather(client.submit(Job, pure=False))",
+    "gather": "client.gather(client.submit(threading.Thread, pure=False))",
     "loads": "safeser.pickles.loads(b'x')",
     "generator": "client.submit(plain, written_here())",
     "shell": "client.submit(lambda: get_ipython())",
@@ -25,7 +25,7 @@ CELL = """
 def written_here():
     yield 1
 
-import os
+import os, threading
 client = safeser.Client(os.environ["SCHEDULER"])
 """
 
