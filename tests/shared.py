@@ -23,10 +23,11 @@ These files start their own, below tests/:
   test_encryption.py, confinement/test_nannies.py, seeds/test_families_page.py, and in part
   dask/clusters/test_commands.py and test_ready_policies.py (nobody may register; trust in all)
 - where how a cluster starts is what is tested: cli/test_up_cluster.py, dask/test_group_clusters.py,
-  dask/clusters/test_deployers.py, test_listening.py, test_observe_to_enforce_page.py,
+  dask/clusters/test_deployers.py, test_listening.py, test_rehearse_page.py,
   dask/transport/test_connection_roles.py, deploy/test_pods.py, demo/test_whole_demo.py,
   packaging/test_examples.py, seeds/test_slow_submit_page.py, and in part
   dask/clusters/test_cluster.py (that of a program)
+- to observe, learn and then enforce: dask/clusters/test_rehearsal.py
 - with an audit hook or counters in each process: dask/test_golden.py, seeds/test_counts.py
 - without safeser: dask/stock/test_live.py
 """

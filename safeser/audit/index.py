@@ -29,6 +29,20 @@ from safeser.audit.key import UNBOUND, AuditKey, KeyFile
 from safeser.audit.record import MAX_LINE, Record, begins_like_a_line, parse
 from safeser.errors import AuditError, ConfigError
 
+__all__ = [
+    "INDEX",
+    "MAX_MOVES",
+    "PART",
+    "RULE_VERSION",
+    "WAIT",
+    "Entries",
+    "genesis_of",
+    "is_id",
+    "lock",
+    "new_id",
+    "update",
+]
+
 INDEX = "index"
 
 #: Behind the name of a compressed file that is not whole yet.
@@ -159,17 +173,30 @@ def update(
     """
     opened: list[Handle] = []
     try:
-        handle = _open_index(directory)
-        opened.append(handle)
-        lock(handle, directory, shared=False, wait=wait)
-        try:
-            return write(_entries(directory, key, opened, now))
-        finally:
-            handle.unlock()
+        return _update(directory, key, now, write, opened, wait=wait)
     finally:
-        # An exception can come before the lock is let go of: closing the file does it, too.
+        # An exception can come before the lock is let go of, below: closing the file does it, too.
         for each in opened:
             each.close()
+
+
+def _update(
+    directory: Directory,
+    key: AuditKey | KeyFile,
+    now: int,
+    write: Callable[[Entries], T],
+    opened: list[Handle],
+    *,
+    wait: float,
+) -> T:
+    # Apart from its caller, whose loop runs whatever comes between two steps of this.
+    handle = _open_index(directory)
+    opened.append(handle)
+    lock(handle, directory, shared=False, wait=wait)
+    try:
+        return write(_entries(directory, key, opened, now))
+    finally:
+        handle.unlock()
 
 
 def lock(handle: Handle, directory: Directory, *, shared: bool, wait: float = WAIT) -> None:
@@ -202,12 +229,16 @@ def _open_index(directory: Directory) -> Handle:
         # The index is the first file that a log makes. Whether another process has just made it
         # is asked again after its other files were seen.
         names = directory.names()
-        if INDEX not in names and (head_name(INDEX) in names or any(map(is_log, names))):
+        if INDEX not in names and (head_name(INDEX) in names or _logs(names)):
             raise _orphaned(directory)
         handle = directory.create_if_absent(INDEX, append=True)
         if handle is not None:
             return handle
     raise _tampered(directory, "its index was removed while it was opened")
+
+
+def _logs(names: set[str]) -> bool:
+    return any(is_log(name) for name in names)
 
 
 def _entries(
@@ -224,7 +255,7 @@ def _entries(
     data = head.read(HEAD_SIZE + 1, 0) if head is not None else b""
     # A process that was stopped while it made the index leaves an empty one, or its first record
     # alone, and no log file. With anything else the head was removed.
-    if not data and any(map(is_log, directory.names())):
+    if not data and _logs(directory.names()):
         raise _orphaned(directory)
     if data or handle.stat().st_size:
         return _resume(directory, key, handle, head, data)

@@ -87,14 +87,17 @@ def test_guests_go_on_and_code_is_refused_while_the_log_cannot_grow(cluster_unde
             environment=cluster.environment("alice"),
         )
         assert "result 3" in again.out, again
-    # What workers and the guest asked meanwhile is counted, if only at the end, and none is lost.
-    records = list(read(log))
-    rows = [row for each in records for row in each.fields.get("counts", ())]
-    assert {"bob", "worker"} <= {row[0] for row in rows}
-    assert not any(each.number("lost") > 0 for each in records)
-    late = {each.text("context") for each in records if "delayed" in each.fields}
-    assert late <= set(PASSING)
+        # What the workers and the guest asked meanwhile is counted, and none of it is lost.
+        until("counts of both", lambda: {"bob", "worker"} <= _counted(log))
+        records = list(read(log))
+        assert not any(each.number("lost") > 0 for each in records)
+        late = {each.text("context") for each in records if "delayed" in each.fields}
+        assert late <= set(PASSING)
     assert verify(log, key=cluster.keys / "audit.key").ok
+
+
+def _counted(log: Path) -> set[str]:
+    return {row[0] for each in read(log) for row in each.fields.get("counts", ())}
 
 
 def _guest_sees_the_workers(cluster) -> None:
