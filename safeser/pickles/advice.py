@@ -45,9 +45,9 @@ _ONLY_CODE = (
 )
 _AN_ENUM = " Of an enum, the role is enum: nothing of it runs."
 _OPENED = (
-    "Load it first; or where one task hands it to another, give it to each as an argument:"
-    " inline_array=True in xr.open_dataset, Dataset.chunk, da.from_zarr or da.from_array. To read"
-    " it opens a file of the sender's choice."
+    "Load it first: of open_mfdataset, leave out parallel=True. Or where one task hands it to"
+    " another, give it to each as an argument: inline_array=True in xr.open_dataset, Dataset.chunk,"
+    " da.from_zarr or da.from_array. To read it opens a file of the sender's choice."
 )
 #: By beginnings of names, what serves instead of an object that no line of policy should let in.
 _INSTEAD = {
