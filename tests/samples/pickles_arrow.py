@@ -194,6 +194,8 @@ HOSTILE = {
             ("b", NUMBER)])),
         "batch of chunks": Called(BATCH, [COLUMN], SCHEMA),
         "scalar of an array": Called(pa.scalar, np.zeros(3), LIST),
+        "scalar of fields of one name": Called(pa.scalar, {"a": 1},
+            pa.struct([("a", pa.int64()), ("a", pa.int64())])),
         "scalar of numbers": Called(CODED, NUMBER, True, pa.scalar(1), pa.array([1])),
         "scalar of a list": Called(CODED, DICTIONARY, True, pa.scalar(0, pa.int8()), ["a"]),
         "scalar into nothing but nulls": Called(CODED, pa.dictionary(pa.int8(), pa.null()), True,

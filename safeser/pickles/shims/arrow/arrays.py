@@ -20,7 +20,15 @@ from safeser.pickles.shims.arrow.types import pa, sound_type, width_of
 from safeser.pickles.shims.arrow.widths import widths_of
 from safeser.pickles.shims.site import Site, plain
 from safeser.types import refused
-from safeser.types.arrow import check_whole, chunked, dictionary_of, empty_of, holds_union, parts_of
+from safeser.types.arrow import (
+    check_whole,
+    chunked,
+    dictionary_of,
+    empty_of,
+    holds,
+    holds_union,
+    parts_of,
+)
 
 __all__ = ["SHIMS"]
 
@@ -264,9 +272,17 @@ def _batch(site: Site, _: str, columns: Any, schema: Any) -> Any:
 # -- scalars -----------------------------------------------------------------------------------
 
 
+def _names_twice(kind: Any) -> bool:
+    if not _is.is_struct(kind):
+        return False
+    return len({kind.field(at).name for at in range(kind.num_fields)}) < kind.num_fields
+
+
 def _scalar(site: Site, _: str, value: Any, kind: Any) -> Any:
     """Convert *value*, which is plain throughout: Arrow asks other objects for methods."""
     width = width_of(site, sound_type(kind))
+    if holds(_names_twice, kind):  # Arrow makes such, and cannot read it
+        raise refused("arrow", "a structure names two of its fields alike")
     pending, count = [value], 0
     while pending:
         part = pending.pop()
