@@ -275,7 +275,8 @@ def _batch(site: Site, _: str, columns: Any, schema: Any) -> Any:
 def _names_twice(kind: Any) -> bool:
     if not _is.is_struct(kind):
         return False
-    return len({kind.field(at).name for at in range(kind.num_fields)}) < kind.num_fields
+    names = [kind.field(at).name for at in range(kind.num_fields)]
+    return len({*names}) < len(names)
 
 
 def _scalar(site: Site, _: str, value: Any, kind: Any) -> Any:
