@@ -243,7 +243,7 @@ def _multinomial_loss(site: Site, _: str, kind: Any, checksum: Any, state: Any) 
 
 
 def _bunch(_: Site, __: str) -> Any:
-    return Bunch()
+    return Bunch.__new__(Bunch)
 
 
 def _bunch_state(_: Site, made: Any, state: Any) -> Any:
