@@ -83,7 +83,7 @@ NAMES = frozenset({"ann", "bea", "cy", "me", "any", "unknown", "nobody"})
 def test_an_own_family_passes_from_whom_the_context_takes_it_itself(
     part: str, instead: str, passes: set[str]
 ) -> None:
-    """It may run anything in its reader, so that a relay adds nobody to those who may send it."""
+    """It may run anything in its reader, so that a relay adds no sender to those that may."""
     loaded = Policy.parse(OPEN.replace(part, instead) + "  submission: code\n")
     hop = Context("hub", "me", transport="safeser", same_host=True)
     for family, sealing in itertools.product(("own", "pickle", "cloudpickle"), (False, True)):

@@ -298,7 +298,7 @@ def test_what_is_learned_loads_and_permits_what_it_was_learned_from(
     text = learn(found, like=policy)
     assert learn(gather(reversed(records)), like=policy) == text
     if found.messages:
-        # Random messages are those of no cluster: nobody registers who is asked for values.
+        # Random messages are those of no cluster: no worker that is asked for values registers.
         left = {each.decision.rule for each in replay(Policy.parse(text), found)}
         assert left <= {"values.direct", "key.direct", "sealed.author", "sealed.required"}
 

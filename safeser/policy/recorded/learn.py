@@ -202,7 +202,7 @@ def _add_readers(cells: Mapping[tuple[str, str, Kind], _Cell], traffic: Traffic)
 def _leave_code_out(cell: _Cell, *, is_relay: bool) -> None:
     """Take out of *cell* what would run in a process to which nothing is known to send code.
 
-    Whoever means such a line writes it by hand: a user's process has a user's key.
+    An operator who wants such a line writes it by hand: a user's process has a user's key.
 
     :param is_relay: whether it hands sealed calls on, and opens none.
     """
@@ -293,7 +293,7 @@ def _submission(cell: _Cell, rule: Rule | None) -> str:
     running = cell.operations.keys() & _RUNNING
     if "cloudpickle" in cell.carried:
         return "code"
-    # Calls of actors are signed by nobody, and need no more than the policy says that had them.
+    # Calls of actors carry no signature, and need no more than the policy says that had them.
     signed = rule is not None and rule.submission == SEALED and running <= SIGNED_OPERATIONS
     if SEALED in cell.carried or (running and signed):
         return SEALED
