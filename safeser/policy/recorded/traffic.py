@@ -82,7 +82,7 @@ class Message(NamedTuple):
     def halves(self) -> Iterator[Message]:
         """Yield what its sender also asks for where its contents make it of a stronger kind.
 
-        A client that broadcasts a function asks whether it may ``broadcast`` at all, which is admin.
+        Who broadcasts a function asks whether it may ``broadcast`` at all, which is admin.
         """
         rows = _ROWS.get(self.operation or "", ())
         asked = [row.kind for row in rows if row.channel is Channel.RPC]
