@@ -131,15 +131,17 @@ sweep: $(VENV)/dev.stamp
 brief: $(VENV)/dev.stamp
 	@rm -rf .brief && mkdir .brief
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check 'atheris>=2.3'
-	@$(BIN)/python -m verification.soak --seconds 180 --state .brief/soak
-	@$(BIN)/python -m verification.fuzz.pickles .brief/pickles --seconds 60
-	@$(BIN)/python -m verification.fuzz.trees --state .brief/trees --seconds 60
-	@$(BIN)/python -m verification.fuzz.values --state .brief/values --seconds 60
-	@$(BIN)/python -m verification.fuzz.files .brief/files --seconds 60
-	@$(BIN)/python -m verification.fuzz.estimators .brief/estimators --seconds 60
-	@$(BIN)/python -m verification.malformed --cases 5000
-	@$(BIN)/python -m verification.differential --seconds 60 --cases 10000000 --state .brief/differential
-	@$(BIN)/python -m verification.sweep.products --quick
+	@status=0; for tool in \
+	    'soak --seconds 180 --state .brief/soak' \
+	    'fuzz.pickles .brief/pickles --seconds 60' \
+	    'fuzz.trees --state .brief/trees --seconds 60' \
+	    'fuzz.values --state .brief/values --seconds 60' \
+	    'fuzz.files .brief/files --seconds 60' \
+	    'fuzz.estimators .brief/estimators --seconds 60' \
+	    'malformed --cases 5000' \
+	    'differential --seconds 60 --cases 10000000 --state .brief/differential' \
+	    'sweep.products --quick'; \
+	do $(BIN)/python -m verification.$$tool || { echo "verification.$$tool failed"; status=1; }; done; exit $$status
 
 ## format: let ruff rewrite what it can
 format: $(VENV)/dev.stamp

@@ -54,8 +54,12 @@ _NEVER_READING = (
 )  # fmt: skip
 
 
-#: Dask's token of a collection pickles the class of its expression and loads it back.
-_TOKENS = ("dask.dataframe.dask_expr.io.io", "FromGraph")
+#: Events that no message chose: Dask's token of a collection loads the class of its expression;
+#: Cython's limited API compiles a text for the code object of each traceback.
+_HARMLESS = (
+    ("pickle.find_class", ("dask.dataframe.dask_expr.io.io", "FromGraph")),
+    ("compile", (b"_getframe()", "src/cftime/_cftime.pyx")),
+)
 
 
 class Watch:
@@ -69,16 +73,11 @@ class Watch:
     def __call__(self, event: str, args: tuple[Any, ...]) -> None:
         if not self.phase:
             return
-        if event == "pickle.find_class" and args == _TOKENS:
+        if (event, args) in _HARMLESS:
             return
         names = _NEVER if self.phase == 2 else (*_NEVER, *_NEVER_READING)
         if event.startswith(names) and not (event == "open" and _is_zone(args[0])):
             self.seen.append(f"{event} {args!r:.200}")
-
-
-def _is_sparse(value: Any) -> bool:
-    """Whether *value* may stand for far more than it holds; all of it never fits into memory."""
-    return type(value).__module__.startswith("scipy.sparse")
 
 
 def _is_zone(path: object) -> bool:
@@ -170,7 +169,8 @@ class Runner:
                 try:
                     act()
                 except BROKEN as error:
-                    if isinstance(error, MemoryError) and _is_sparse(value):
+                    sparse = type(value).__module__.startswith("scipy.sparse")
+                    if sparse and isinstance(error, MemoryError):  # written out, it never fits
                         continue
                     return "in use: " + "".join(traceback.format_exception(error)[-4:])
                 except Exception:  # an odd value may raise anything ordinary
