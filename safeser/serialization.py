@@ -342,5 +342,5 @@ def _family_refusal(family: str, grant: Grant) -> PolicyDenied:
     return PolicyDenied(
         f"a value of family {family} came where {', '.join(grant.families) or 'none'} may",
         rule="caller.deserializers",
-        fix="Convert the value on the other side, or ask for that family by name.",
+        fix=f"Ask for it by name, [..., {family!r}], or convert the value where it is sent.",
     )

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -267,7 +267,12 @@ def query(  # noqa: PLR0917 - typer reads the parameters by name
         permitted=None if outcome is None else outcome is Outcome.PERMITTED,
         everything=everything,
     )
-    found = search(logs, question, skipped=_skipped)
+    found = iter(search(logs, question, skipped=_skipped))
+    first = next(found, None)
+    if first is None:
+        print("safeser: no record matches", file=sys.stderr)
+    else:
+        found = chain([first], found)
     if by:
         _write_counts(by, found, form)
     else:

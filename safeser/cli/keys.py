@@ -161,17 +161,23 @@ def new(
             line(f"  {each}")
         policy = "./team.yaml"
     elif not listed:
-        say(f"Put this under 'principals' of {policy}, and raise its revision:", hang=0)
+        say(
+            f"Put this under 'principals' of {policy} (after a comma, where they stand in braces),"
+            " and raise its revision:",
+            hang=0,
+        )
         line(f"  {principal}: {spelled}")
-    say("Put the roster line into the roster, or list the key by command:", hang=0)
-    line(f"  safeser keys add ROSTER {identity.public_text} \\")
+    say("Then put the roster line into the roster, or list the key by command:", hang=0)
+    beside = path.with_name("roster")
+    roster = shlex.quote(str(beside)) if beside.exists() else "ROSTER"
+    line(f"  safeser keys add {roster} {identity.public_text} \\")
     line(f"    --principal {principal} --policy {shlex.quote(policy)}")
     say(
-        f"{principal} starts Python with these two, and with roster and policy beside the key:",
+        f"{principal} starts Python with these, roster and log key beside the private key:",
         hang=0,
     )
-    line(f"  export DASK_SAFESER__IDENTITY={shlex.quote(path.name)}")
-    line(f"  export DASK_SAFESER__POLICY={shlex.quote(policy)}")
+    line(f"  export DASK_SAFESER__IDENTITY={shlex.quote(str(path))}")
+    line(f"  export DASK_SAFESER__POLICY={shlex.quote(policy)} DASK_SAFESER__AUDIT=audit")
 
 
 def _joined(named: str, principal: str, groups: list[str]) -> tuple[Policy, bool]:

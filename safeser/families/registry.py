@@ -156,8 +156,8 @@ def _elsewhere(name: str) -> str:
     if name.startswith("__main__:"):
         return ""
     return (
-        " On workers a preload does so, or the policy names it where it grants family pickle:"
-        f' pickle: {{allow: {{"{name}": class}}}}'
+        ". On Dask's workers a preload does so, or the policy names it where it grants family"
+        f' pickle: pickle: {{allow: {{"{name}": class}}}}'
     )
 
 

@@ -134,10 +134,12 @@ def _fix_all(uses: list[Use], profile: Profile) -> str:
         line = ", ".join(f'"{spelled(name)}": {role}' for name, role in roles.items())
         if len(line) > _LONGEST_LINE:
             return _TOO_MANY.format(count=len(roles))
-        risks = " ".join(f"Of a {role}, {_RISKS[role]}" for role in dict.fromkeys(roles.values()))
+        kinds = dict.fromkeys(roles.values())
+        risks = " ".join(f"{f'for a {role}, ' * (len(kinds) > 1)}{_RISKS[role]}" for role in kinds)
         enum = _AN_ENUM if any(use.name in roles and _may_be_enum(use) for use in uses) else ""
         parts[
-            f"Allow them: 'pickle: {{allow: {{{line}}}}}'. The risk: {risks}{enum}{_beware(*roles)}"
+            f"Allow them: 'pickle: {{allow: {{{line}}}}}', in Python by Profile.allowing."
+            f" The risk: {risks}{enum}{_beware(*roles)}"
         ] = None
     told = list(parts)
     more = ["More is refused beside that: ask again then."] if len(told) > _MOST_PARTS else []
@@ -236,7 +238,8 @@ def _fix(use: Use, profile: Profile) -> str:
         return f"{NEVER}: {why}. {_ONLY_CODE}" if why else _ONLY_CODE
     condition = "If it is a class, allow it" if role == "class" else "Allow it"
     return (
-        f"{condition}: 'pickle: {{allow: {{\"{name}\": {role}}}}}'. The risk: {_RISKS[role]}"
+        f"{condition}: 'pickle: {{allow: {{\"{name}\": {role}}}}}', in Python"
+        f' profile.allowing({{"{name}": "{role}"}}). The risk: {_RISKS[role]}'
         f"{_AN_ENUM if _may_be_enum(use) else ''}{_beware(use.name)}"
     )
 

@@ -168,7 +168,8 @@ def whole(data: bytes | bytearray | memoryview, limits: Limits) -> bytes:
     try:
         view = memoryview(data)
     except TypeError:
-        raise TypeError(f"data is bytes or another buffer, not a {type(data).__name__}") from None
+        told = f"data is bytes or another buffer, not a {type(data).__name__}"
+        raise TypeError(told + "; pass file.read()" * hasattr(data, "read")) from None
     if view.nbytes > limits.max_bytes:
         raise over("max-bytes", "the pickle is larger than allowed")
     return view.tobytes()

@@ -220,7 +220,8 @@ def asked(tmp_path, safeser):
 
     def ask(*options):
         ended = safeser("audit", "query", tmp_path / "one", tmp_path / "two", *options)
-        assert (ended.code, ended.err) == (0, "")
+        told = "" if ended.out else "safeser: no record matches\n"
+        assert (ended.code, ended.err) == (0, told)
         return ended.out
 
     return ask

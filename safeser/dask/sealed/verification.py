@@ -61,8 +61,8 @@ def require_current(
     if channel.author_of(said.signer) != said.author:
         raise _refused(
             "sealed.author",
-            f"the roster lists no signing key of {said.author!r} that made its signature",
-            "Use a key that is active or verify-only in the roster, and submit it again.",
+            f"none of {said.author!r}'s keys that are active or verify-only made its signature",
+            "Sign with such a key, and submit it again.",
         )
     if channel.owner_of(said.audience) not in servers:
         raise _refused(
