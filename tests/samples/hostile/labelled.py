@@ -9,7 +9,7 @@ import xarray as xr
 from pandas.core.indexes import base
 
 from tests.pickles.forging import Called
-from tests.samples.typed import hostile, payload, replaced, sent, sent_as
+from tests.samples.typed import hostile, payload, replaced, sent, sent_as, swapped
 from tests.samples.values.labelled import EXTENSIONS, dataset
 
 VARIABLE = xr.Variable(("x",), np.arange(2))
@@ -79,6 +79,9 @@ CALENDARS = {
 }
 
 
+CODES = {"families.codes": [(CATEGORIES, 3, b"\x05\0\0"), (CATEGORIES, 3, b"\xfe\0\0")]}
+
+
 LARGE = {
     "value.dtype": [
         (dataset()["x"].variable, 4, np.dtype("U100000000")),
@@ -139,5 +142,5 @@ def refused():
 UNSENT = [*refused()]
 HOSTILE = [
     *hostile(replaced, PARTS), *hostile(replaced, LARGE), *hostile(kind, KINDS),
-    *hostile(payload, CALENDARS),
+    *hostile(payload, CALENDARS), *hostile(swapped, CODES),
 ]  # fmt: skip
