@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -46,8 +47,20 @@ _ROOT = Instead(
     lambda x: x["sol"] and {key: value for key, value in x.items() if key != "sol"},
     "Evaluate x.sol where it was made.",
 )
-_TABLE = "The extension arrays become columns; .to_xarray() makes it again of them."
 _LIST = Instead("list(x)", None)
+
+
+def _wkb(found: str, of: Callable[[Any], Any], made: str = "{}") -> Instead:
+    """Return what to return in place of geometries, which *found* spells and *of* returns.
+
+    They do not travel: shapely 2.2 ends the process over some that its own reader accepts.
+    """
+    return Instead(
+        f"shapely.to_wkb({found}, include_srid=True)",
+        lambda x: sys.modules["shapely"].to_wkb(of(x), include_srid=True),
+        f"{made.format('shapely.from_wkb(part)')} makes it again; both functions take arrays too.",
+    )
+
 
 #: By ``module:qualname`` of a class, for the objects of it and of classes derived from it.
 INSTEAD = {
@@ -90,8 +103,6 @@ INSTEAD = {
     "xarray.core.datatree:DataTree": Instead(
         "x.to_dict()", lambda x: x.to_dict(), "xarray.DataTree.from_dict(part) makes it again."
     ),
-    "xarray.core.dataarray:DataArray": Instead("x.to_series()", lambda x: x.to_series(), _TABLE),
-    "xarray.core.dataset:Dataset": Instead("x.to_dataframe()", lambda x: x.to_dataframe(), _TABLE),
     "pandas.core.groupby.groupby:BaseGroupBy": Instead(
         "x.obj", lambda x: x.obj, "Group it on the receiver, or return what is computed of groups."
     ),
@@ -105,6 +116,24 @@ INSTEAD = {
         lambda x: (x.convert("RGBA").tobytes(), x.size),
         "PIL.Image.frombytes('RGBA', size, data) makes it again.",
     ),
+    "shapely.lib:Geometry": _wkb("x", lambda x: x),
+    "shapely.geometry.polygon:LinearRing": _wkb("x", lambda x: x, "shapely.LinearRing({})"),
+    "shapely.prepared:PreparedGeometry": _wkb(
+        "x.context", lambda x: x.context, "shapely.prepared.prep({})"
+    ),
+    "shapely.strtree:STRtree": _wkb("x.geometries", lambda x: x.geometries, "shapely.STRtree({})"),
+    "shapely.coords:CoordinateSequence": Instead("list(x)", list),
+    "geopandas.array:GeometryArray": Instead(
+        "(geopandas.array.to_wkb(x), x.crs and x.crs.to_wkt())",
+        lambda x: (sys.modules["geopandas.array"].to_wkb(x), x.crs and x.crs.to_wkt()),
+        "geopandas.array.from_wkb(*parts) makes it again.",
+    ),
+    "geopandas.base:GeoPandasBase": Instead(
+        "(x.to_wkb(), x.crs and x.crs.to_wkt())",
+        lambda x: (x.to_wkb(), x.crs and x.crs.to_wkt()),
+        "geopandas.GeoSeries.from_wkb(column, crs=crs) makes each column of geometries again.",
+    ),
+    "pyproj.crs.crs:CRS": Instead("x.to_wkt()", lambda x: x.to_wkt(), "pyproj.CRS(part) makes it."),
     **dict.fromkeys(("builtins:zip", "builtins:map", "builtins:filter"), _LIST),
     **dict.fromkeys(("builtins:enumerate", "builtins:reversed", "builtins:generator"), _LIST),
     **dict.fromkeys((f"builtins:{kind}_iterator" for kind in ("list", "tuple", "set")), _LIST),

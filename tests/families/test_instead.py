@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import dask.array as da
 import matplotlib as mpl
@@ -38,6 +40,27 @@ def falling(t, y):
     return -y
 
 
+def made_as(name, **attributes):
+    """Return an object of a class that is called *name*, as a library has it that may be absent."""
+    module, _, qualname = name.partition(":")
+    return type(qualname, (), {"__module__": module, **attributes})()
+
+
+POINT = made_as("shapely.lib:Geometry")
+WKT = made_as("pyproj.crs.crs:CRS", to_wkt=lambda self: "LOCAL_CS[]")
+GEOGRAPHY = {
+    "shapely": SimpleNamespace(to_wkb=lambda x, include_srid: np.full(np.shape(x), b"\1", object)),
+    "geopandas": SimpleNamespace(array=SimpleNamespace(to_wkb=lambda x: np.array([b"\1"], object))),
+}
+GEOGRAPHY["geopandas.array"] = GEOGRAPHY["geopandas"].array
+
+
+@pytest.fixture(autouse=True)
+def _geography(monkeypatch):
+    for name, module in GEOGRAPHY.items():
+        monkeypatch.setitem(sys.modules, name, module)
+
+
 UNSENT = {
     "spline": SPLINE,
     "b-spline": interpolate.make_interp_spline(range(5), range(5)),
@@ -52,12 +75,20 @@ UNSENT = {
     "hull": spatial.ConvexHull(ONE.reshape(6, 2)),
     "rotation": spatial.transform.Rotation.identity(),
     "tree of datasets": xr.DataTree.from_dict({"/a": xr.Dataset({"x": 1})}),
-    "labelled categories": xr.DataArray(pd.Categorical(["a", "b"]), dims="x", name="n"),
-    "categories of a dataset": xr.Dataset({"n": ("x", pd.Categorical(["a", "b"]))}),
     "groups": pd.DataFrame({"a": [1, 2]}).groupby("a"),
     "figure": figure.Figure(),
     "axes": figure.Figure().subplots(),
     "image": PIL.Image.new("L", (2, 2)),
+    "geometry": POINT,
+    "ring": made_as("shapely.geometry.polygon:LinearRing"),
+    "prepared geometry": made_as("shapely.prepared:PreparedGeometry", context=POINT),
+    "tree of geometries": made_as("shapely.strtree:STRtree", geometries=np.array([POINT, None])),
+    "coordinates": made_as("shapely.coords:CoordinateSequence", __iter__=lambda _: iter([(1, 2)])),
+    "geometries": made_as("geopandas.array:GeometryArray", crs=WKT),
+    "frame of geometries": made_as(
+        "geopandas.base:GeoPandasBase", crs=None, to_wkb=lambda x: pd.DataFrame({"g": [b"\1"]})
+    ),
+    "reference system": WKT,
     "iterator": zip([1], [2], strict=True),
     "generator": (n for n in [1]),
     "module": np,
@@ -79,7 +110,17 @@ def test_what_is_printed_can_be_sent(name):
     x = UNSENT[name] if name in UNSENT else QUIET[name]()
     row = known_instead(type(x))
     assert refusal(x).fix == str(row)
-    sent(eval(row.expression, {"x": x, "io": io}))
+    sent(eval(row.expression, {"x": x, "io": io, **GEOGRAPHY}))
+
+
+@pytest.mark.parametrize("held", [POINT, (POINT,), {"a": [POINT]}, {POINT}, {POINT: 1}, None])
+def test_geometries_are_found_wherever_they_are(held):
+    held = held or np.array([[POINT, None]], object)
+    frame = pd.DataFrame({"g": np.array([POINT], object)})
+    for value in (held, xr.DataArray(frame["g"].to_numpy(), dims="x"), frame):
+        assert "return shapely.to_wkb(x, include_srid=True). shapely.from_wkb(part) makes" in str(
+            refusal(value)
+        )
 
 
 def test_a_pickle_that_its_reader_refuses_is_no_way_out():

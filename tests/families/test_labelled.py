@@ -1,17 +1,19 @@
 """xarray's arrays and datasets: indexes that are shared, and pickles inside that are checked."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 
 from safeser import families
 from safeser.errors import PayloadError
 from safeser.values import Grant
-from tests.samples.hostile.labelled import INDEX, VARIABLE
+from tests.samples.hostile.labelled import CATEGORIES, INDEX, VARIABLE
 from tests.samples.typed import FAMILIES, GRANT, replaced, shifted, through
 from tests.samples.values.labelled import dataset
 
-PICKLED = Grant("test", ("dask", "msgpack", "pickle"), profiles=("data", "numpy"))
+PICKLED = Grant("test", ("dask", "msgpack", "pickle"), profiles=("data", "numpy", "pandas"))
+DAYS = pd.date_range("2020", periods=3, tz="UTC").array
 
 
 @pytest.mark.parametrize(
@@ -21,7 +23,8 @@ PICKLED = Grant("test", ("dask", "msgpack", "pickle"), profiles=("data", "numpy"
         (VARIABLE, 3, [1, 2], np.arange(2)), (INDEX, 0, [10, 20], None),
         (INDEX, 2, "i8", np.dtype("i8")), (INDEX, 3, [], None), (dataset(), 0, [1], {}),
         (dataset(), 2, (), None), (dataset(), 3, (), None), (dataset(), 4, [], {}),
-        (dataset()["a"], 0, [1], None),
+        (dataset()["a"], 0, [1], None), (CATEGORIES, 3, [1], CATEGORIES.data),
+        (CATEGORIES, 3, DAYS.reshape(1, 3), DAYS), (CATEGORIES, 3, pd.Index([1]), None),
     ],
 )  # fmt: skip
 def test_what_a_granted_pickle_holds_is_checked_as_well(value, position, wrong, right):

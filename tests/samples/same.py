@@ -182,6 +182,9 @@ def same_polars(a, b):
         assert a.equals(b, null_equal=True)
 
 
+_EXTENSIONS = xr.core.extension_array.PandasExtensionArray, pd.api.extensions.ExtensionArray
+
+
 def same_labelled(a, b):
     """Assert what identical() leaves out as well: types, encoding, indexes, order."""
     xr.testing.assert_identical(a, b)
@@ -189,7 +192,10 @@ def same_labelled(a, b):
     if isinstance(a, xr.Variable):
         assert type(a._data) is type(b._data)
         assert a.dtype == b.dtype
-        assert a.values.flags.writeable == b.values.flags.writeable
+        if isinstance(a._data, _EXTENSIONS):
+            same(a._data, b._data)
+        else:
+            assert a.values.flags.writeable == b.values.flags.writeable
         return
     assert list(a.coords) == list(b.coords)
     same(dict(a.xindexes), dict(b.xindexes))
@@ -261,6 +267,7 @@ _SEEN = [
     ((scipy.sparse.sparray, scipy.sparse.spmatrix), lambda a, b: same(_vars(a), _vars(b))),
     ((xr.Dataset, xr.DataArray, xr.Variable), same_labelled),
     (xr.core.indexes.PandasIndex, same_labels),
+    (_EXTENSIONS[0], "array"),
     (BaseModel, same_model),
     ((KDTree, BallTree), lambda a, b: same(_arrays(a), _arrays(b))),
     (BaseEstimator, same_fields),

@@ -8,6 +8,7 @@ from a file is refused.
 from __future__ import annotations
 
 import importlib
+import types
 from typing import Any
 
 import numpy as np
@@ -29,12 +30,9 @@ _indexes: Any = importlib.import_module("xarray.core.indexes")
 _indexing: Any = importlib.import_module("xarray.core.indexing")
 _extension: Any = importlib.import_module("xarray.core.extension_array")
 
-#: xarray slices such an array into items that crash the process when they are printed.
-_EXTENSION = (
-    "it holds a pandas extension array; convert it with .astype(object), or make it a Series"
-)
 _VARIABLES = {kind.__name__: kind for kind in (xr.Variable, xr.IndexVariable)}
 _INDEXES = ("pandas:Index", "pandas:RangeIndex", "pandas:MultiIndex", "xarray:CFTimeIndex")
+_ITEM = "Keep its dimension: select it by isel(x=[0]) in place of isel(x=0)."
 _LOAD = (
     "Return x.load(), or x.as_numpy() where its arrays are of another library. Where open_mfdataset"
     " made it, leave out parallel=True."
@@ -71,7 +69,11 @@ def _held(data: Any) -> tuple[str, list[tuple[str, object]]]:
         level = (".level", data.level)
         return "levels", [("", data.array), (".dtype", _unusual(data)), level]
     if type(data) is _extension.PandasExtensionArray:
-        raise Unencodable(data, _EXTENSION)
+        if data.array.ndim != 1:
+            raise Unencodable(data, "it is an item of a pandas extension array", fix=_ITEM)
+        return "extension", [("", data.array)]
+    if isinstance(data, pd.api.extensions.ExtensionArray) and data.ndim == 1:
+        return "bare", [("", data)]  # text, and what stacking gives (xarray 2026.9)
     raise Unencodable(data, "its data are not NumPy's or pandas' in memory", fix=_LOAD)
 
 
@@ -86,6 +88,8 @@ _HELD: dict[str, tuple[int, Any, tuple[str, ...]]] = {
     "array": (1, np.ndarray, ("numpy:ndarray",)),
     "index": (2, pd.Index, _INDEXES),
     "levels": (3, pd.MultiIndex, ("pandas:MultiIndex",)),
+    "extension": (1, pd.api.extensions.ExtensionArray, ("pandas:array",)),
+    "bare": (1, pd.api.extensions.ExtensionArray, ("pandas:array",)),
 }
 
 
@@ -102,7 +106,7 @@ def _check_variable(node: Node, limits: Limits) -> None:
     _expect(node, 1, "builtins:dict")
     _expect(node, 2, "builtins:dict")
     _expect(node, 3, *types)
-    if kind == "IndexVariable" and held == "array":
+    if kind == "IndexVariable" and held not in ("index", "levels"):
         node.refuse("its kind holds an index", "families.child-type")
     align(node.children[3])
     node.value = limits
@@ -127,14 +131,21 @@ def _hold(node: Node, data: Any, dtype: Any = None, level: Any = None) -> Any:
     held = node.meta["data"]
     if dtype is not None:
         _check_values(data, dtype, node.value)
-    required(dtype is None or isinstance(dtype, np.dtype))
     required(isinstance(data, _HELD[held][1]))
+    required(dtype is None or isinstance(dtype, np.dtype) or dtype is _own(data, level, dtype))
     if held == "index":
         return _indexing.PandasIndexingAdapter(data, dtype=dtype)
     if held == "levels":
         required(level is None or level in data.names)
         return _indexing.PandasMultiIndexingAdapter(data, dtype=dtype, level=level)
-    return data
+    required(held == "array" or data.ndim == 1)
+    return _extension.PandasExtensionArray(data) if held == "extension" else data
+
+
+def _own(index: Any, level: Any, dtype: Any) -> Any:
+    """Return *dtype* if it is that of the extension array which *level* of *index* holds."""
+    own = index.levels[index.names.index(level)].dtype
+    return dtype if type(dtype) is type(own) and dtype == own else None
 
 
 def _encode_data(x: Any, limits: Limits) -> Parts:
@@ -144,7 +155,7 @@ def _encode_data(x: Any, limits: Limits) -> Parts:
 
 def _check_data(node: Node, limits: Limits) -> None:
     (held,) = node.expect("data", children=None)
-    if held not in ("index", "levels") or len(node.children) != _HELD[held][0]:
+    if held not in ("index", "levels", "extension") or len(node.children) != _HELD[held][0]:
         node.refuse("its kind is not listed", "families.header")
     _expect(node, 0, *_HELD[held][2])
     node.value = limits
@@ -190,7 +201,8 @@ def _decode_index(node: Node, values: list[Any]) -> Any:
         return _indexes.PandasIndex(index, dim, dtype)
     made = _indexes.PandasMultiIndex(index, dim, levels)
     required(levels is None or levels.keys() == set(index.names))
-    required(all(isinstance(kind, np.dtype) for kind in made.level_coords_dtype.values()))
+    for name, kind in made.level_coords_dtype.items():
+        required(isinstance(kind, np.dtype) or kind is _own(index, name, kind))
     if dtype is not None:
         made.coord_dtype = dtype
     return made
@@ -202,7 +214,9 @@ def _coordinates(x: Any) -> tuple[list[tuple[Any, Any]], set[Any]]:
     covered: set[Any] = set()
     for index, variables in x.xindexes.group_by_index():
         if type(index) not in (_indexes.PandasIndex, _indexes.PandasMultiIndex):
-            raise Unencodable(index, "only indexes that pandas holds are kept")
+            names = ", ".join(map(label, variables))
+            fix = f"Return x.drop_indexes([{names}]).load()."
+            raise Unencodable(index, "only indexes that pandas holds are kept", fix=fix)
         made = index.create_variables()
         if made.keys() != variables.keys():
             raise Unencodable(x, f"the index of {label(index.dim)} has other names than its own")
@@ -306,14 +320,35 @@ def _decode_dataset(node: Node, values: list[Any]) -> Any:
     return made
 
 
+def _keep_items(kind: Any) -> None:
+    """Make an item of *kind*, an extension array, an array of its object, as that of an index is.
+
+    In xarray's own item pandas looks for a length at address zero: to print it ends the process.
+    """
+    stock = kind.__getitem__
+
+    def item(self: Any, key: Any) -> Any:
+        match key:
+            case (int() | np.integer() as at, types.EllipsisType()):
+                return np.fromiter([self.array[at]], object, 1).reshape(())
+        return stock(self, key)
+
+    kind.__getitem__ = item
+
+
 def register() -> None:
     """List xarray's types; called once, when the first is needed."""
+    _keep_items(_extension.PandasExtensionArray)
     variables = (xr.Variable, xr.IndexVariable)
     indexes = (_indexes.PandasIndex, _indexes.PandasMultiIndex)
-    data = (_indexing.PandasIndexingAdapter, _indexing.PandasMultiIndexingAdapter)
+    data = (
+        _indexing.PandasIndexingAdapter,
+        _indexing.PandasMultiIndexingAdapter,
+        _extension.PandasExtensionArray,
+    )
     for name, classes, encode, check, decode in (
         ("Variable", variables, _encode_variable, _check_variable, _decode_variable),
-        # The data of an index, which tasks of map_blocks pass on.
+        # The data of an index or of an extension array, which tasks of map_blocks pass on.
         ("IndexData", data, _encode_data, _check_data, _decode_data),
         ("Index", indexes, _encode_index, _check_index, _decode_index),
         ("DataArray", (xr.DataArray,), _encode_array, _check_array, _decode_array),

@@ -9,12 +9,15 @@ import xarray as xr
 from pandas.core.indexes import base
 
 from tests.pickles.forging import Called
-from tests.samples.typed import hostile, payload, replaced, sent, sent_as
-from tests.samples.values.labelled import dataset
+from tests.samples.typed import hostile, payload, replaced, sent, sent_as, swapped
+from tests.samples.values.labelled import EXTENSIONS, dataset
 
 VARIABLE = xr.Variable(("x",), np.arange(2))
 INDEX = dataset().xindexes["x"]
 HELD = dataset()["x"].variable._data
+CATEGORIES = xr.Variable("x", pd.Categorical(["a", "b", "a"]))
+TEXT = xr.Variable("x", pd.array(["a", "b"], "string"))
+LEVELS = xr.Dataset(coords={"t": EXTENSIONS[0], "w": [1, 2]}).stack(z=("t", "w"))
 
 PARTS = {
     "families.build": [
@@ -30,11 +33,23 @@ PARTS = {
         (dataset()["a"], 0, xr.Variable(("x", "y"), np.zeros((3, 3)))),
         (dataset()["a"], 0, xr.Variable((), np.array(1))), (dataset()["a"], 3, []),
         (HELD, 1, 5), (HELD, 1, pd.Index([1])),
+        (CATEGORIES, 0, ("x", "y")), (CATEGORIES, 0, ()), (TEXT, 0, ("x", "y")),
+        # What xarray keeps as it is, or converts, it does not take as an extension array.
+        (CATEGORIES, 3, TEXT._data), (CATEGORIES, 3, pd.arrays.NumpyExtensionArray(np.arange(3))),
+        (CATEGORIES, 3, pd.date_range("2020", periods=3).array),
+        (dataset(), 0, {"b": CATEGORIES}), (dataset(), 1, {"x": CATEGORIES, "lab": CATEGORIES}),
+        (HELD, 1, pd.CategoricalDtype(["a"])), (HELD, 1, pd.Int64Dtype()),
+        *((LEVELS.xindexes["z"], 3, {"t": kind, "w": np.dtype("i8")}) for kind in (
+            "category", pd.CategoricalDtype(["u", "x"]), pd.Int64Dtype(), pd.StringDtype())),
+        (LEVELS.drop_indexes(["z", "t", "w"])["t"].variable, 4, pd.Int64Dtype()),
     ],
     "families.child-type": [
         (VARIABLE, 0, "x"), (VARIABLE, 1, [1]), (VARIABLE, 3, [1]),
         (dataset()["x"].variable, 3, np.arange(2)), (INDEX, 0, np.arange(2)), (dataset(), 5, [1]),
         (dataset()["a"], 0, 5), (HELD, 0, np.arange(2)),
+        (CATEGORIES, 3, np.arange(3)), (CATEGORIES, 3, CATEGORIES._data), (CATEGORIES, 3, "aba"),
+        (CATEGORIES, 3, pd.CategoricalIndex(["a"])), (CATEGORIES._data, 0, CATEGORIES._data),
+        (VARIABLE, 3, CATEGORIES.data), (TEXT, 3, pd.Series(["a"])),
     ],
 }  # fmt: skip
 
@@ -64,6 +79,9 @@ CALENDARS = {
 }
 
 
+CODES = {"families.codes": [(CATEGORIES, 3, b"\x05\0\0"), (CATEGORIES, 3, b"\xfe\0\0")]}
+
+
 LARGE = {
     "value.dtype": [
         (dataset()["x"].variable, 4, np.dtype("U100000000")),
@@ -79,7 +97,7 @@ LARGE = {
 
 
 def kind(meta, children):
-    header, frames = sent(VARIABLE if children == 4 else HELD)
+    header, frames = sent({2: HELD, 4: VARIABLE, 5: CATEGORIES}[children])
     return {**header, "sub-header": meta}, frames
 
 
@@ -88,8 +106,13 @@ KINDS = {
         ({"kind": "Mine", "data": "array"}, 4), ({"kind": "Variable", "data": "lazy"}, 4),
         ({"kind": 5, "data": "array"}, 4), ({"kind": "Variable"}, 4),
         *(({"data": held}, 2) for held in ("array", "levels", 5, ["index"])), ({}, 2),
+        ({"data": "bare"}, 2), ({"data": "extension"}, 2),
     ],
     "families.child-count": [({"kind": "Variable", "data": "index"}, 4)],
+    "families.child-type": [
+        ({"kind": "Variable", "data": "extension"}, 4), ({"kind": "Variable", "data": "bare"}, 4),
+        ({"kind": "IndexVariable", "data": "extension"}, 5),
+    ],
 }  # fmt: skip
 
 
@@ -109,7 +132,8 @@ def refused():
     index = xr.indexes.RangeIndex.arange(0, 1, 0.5, dim="r")
     other = xr.Dataset(coords={"x": [1, 2]}).assign_coords(xr.Coordinates.from_xindex(index))
     yield other, "only indexes that pandas holds"
-    yield xr.Dataset({"c": ("x", pd.Categorical(["a", "b", "a"]))}), "extension array"
+    item = xr.core.extension_array.PandasExtensionArray(EXTENSIONS[0][..., 0])
+    yield xr.Variable((), item, fastpath=True), "Keep its dimension"
     noted = dataset()
     noted.attrs["f"] = print
     yield noted, ".attrs"
@@ -118,5 +142,5 @@ def refused():
 UNSENT = [*refused()]
 HOSTILE = [
     *hostile(replaced, PARTS), *hostile(replaced, LARGE), *hostile(kind, KINDS),
-    *hostile(payload, CALENDARS),
+    *hostile(payload, CALENDARS), *hostile(swapped, CODES),
 ]  # fmt: skip

@@ -20,6 +20,7 @@ def examples() -> dict[str, object]:
         "stacked": made.stack(z=("x", "y")),
         "array": made["a"],
         "variable": made["a"].variable,
+        "categories": made.assign(c=("x", pd.Categorical(["u", "v"]))),
         "index": made.xindexes["y"],
         "data of an index": made["y"].variable._data,
         "moment": cftime.DatetimeNoLeap(2001, 2, 28, 5, microsecond=7),
@@ -35,7 +36,7 @@ def uses(value: object) -> Iterator[Callable[[], object]]:
             yield lambda name=name: getattr(value, name)()  # type: ignore[misc]  # the name is bound
         yield lambda: value + value
         yield lambda: value.identical(value)
-        yield lambda: value.isel(x=0)
+        yield lambda: repr(value.isel(x=0))
         yield lambda: value[...].values.tolist()
     if isinstance(value, xr.Dataset | xr.DataArray):
         yield lambda: value.sel(x=10)
@@ -45,6 +46,7 @@ def uses(value: object) -> Iterator[Callable[[], object]]:
         yield lambda: value.drop_vars("x")
         yield lambda: value.reset_index("z")
         yield lambda: value.unstack()
+        yield lambda: [value.groupby(name).first() for name in ("x", "c")]
 
 
 def dataset():
@@ -72,8 +74,35 @@ def _mapped():
     return made
 
 
+#: What pandas has and NumPy has not.
+EXTENSIONS = (
+    pd.Categorical(["u", None, "u"], ordered=True),
+    pd.array([1, None, 3], "Int64"),
+    pd.array([1.5, None, 3], "Float32"),
+    pd.array([True, False, False], "boolean"),
+    pd.array(["a", "b", "c"], "string"),
+    pd.array(["a", None, "c"], "str"),
+    pd.array([1, None, 3], "int64[pyarrow]"),
+    pd.period_range("2020", periods=3, freq="M").array,
+    pd.interval_range(0, 3).array,
+    pd.arrays.SparseArray([0, 1, 0]),
+)
+
+
+def extended() -> Iterator[object]:
+    for array in EXTENSIONS:
+        made = xr.DataArray(array, dims="x", coords={"x": [1, 2, 3]}, name="c", attrs={"k": 1})
+        yield from (made, made.variable, made.to_dataset(), made.to_dataset().set_coords("c"))
+        yield xr.Variable("x", array[:0])
+        index = xr.Dataset(coords={"t": pd.Index(array).dropna(), "w": [1, 2]})
+        yield from (index, index.stack(z=("t", "w")), index["t"].variable.to_base_variable().load())
+    yield xr.DataArray(EXTENSIONS[0], dims="x").stack(z=["x"])
+    yield xr.Variable("x", EXTENSIONS[0])._data
+
+
 def others() -> Iterator[object]:
     """Yield more honest values."""
+    yield from extended()
     for made in (
         dataset(),
         xr.Dataset(),
