@@ -15,6 +15,7 @@ import types as kinds
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NoReturn
 
 from safeser.errors import PayloadError, SafeserError, SerializationError
@@ -559,7 +560,7 @@ class _Sender:
         if type(x) not in _COLLECTIONS:
             advised = self.reads is not None and known_instead(type(x)) is not None
             return type(x) not in _PLAIN and (advised or self.typed_for(x) is not None)
-        items = x.values() if type(x) is dict else x
+        items = chain(x, x.values()) if type(x) is dict else x
         return room > 0 and any(self.holds_typed(item, room - 1) for item in items)
 
 

@@ -106,10 +106,11 @@ class Node:
             steps[_MAX_STEPS // 2 : -(_MAX_STEPS // 2)] = ["..."]
         return ".".join(reversed(steps))
 
-    def refuse(self, message: str, rule: str) -> NoReturn:
+    def refuse(self, message: str, rule: str, *, fix: str = "") -> NoReturn:
         """Raise the :class:`PayloadError` that names this node."""
         named = f" of {self.type}" if self.type else ""
-        raise PayloadError(f"the header{named} is refused: {message}", rule=rule, where=self.where)
+        told = f"the header{named} is refused: {message}"
+        raise PayloadError(told, rule=rule, where=self.where, fix=fix)
 
     def plain(self, data: Any, limits: Limits) -> Any:
         """Return the plain value in *data*, which counts towards the memory of the message."""

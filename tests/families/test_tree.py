@@ -178,6 +178,7 @@ def test_order_of_families_is_kept():
     assert way([2j], "dask", "pickle", iterate_collection=False) == "pickle"
     assert way([print], "dask", "pickle", "cloudpickle") == "pickle"
     assert way([[[2j]]], "dask", "pickle") == "collection"
+    assert way({2j: 1}, "dask", "msgpack", "pickle") == "collection"
     assert way([1], "dask", "msgpack", iterate_collection=True) == "collection"
     assert way([b"x" * (1 << 21)], "dask", "msgpack") == "collection"
     assert way([b"x" * (1 << 21)], "msgpack") == "msgpack"

@@ -160,7 +160,10 @@ def _enum(cls: Any, name: str, assigned: Sequence[str], *, composed: bool = True
         if "flags" in node.meta:
             (flags,) = node.expect("flags")
             if not composed:
-                node.refuse("flags of several members need a registered class", "families.member")
+                fix = f"Register it in this process: {registry.registering(name)}."
+                node.refuse(
+                    "flags of several members need a registered class", "families.member", fix=fix
+                )
             node.value = composite(flags)
         else:
             (word,) = node.expect("member")
