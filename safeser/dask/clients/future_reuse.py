@@ -368,7 +368,9 @@ class _Opened:
         if here is None:
             return dict.fromkeys(sent)
         comparison = Comparison(
-            self._held_definition, lambda key: here.get(key) or self._held_definition(key)
+            self._held_definition,
+            lambda key: here.get(key) or self._held_definition(key),
+            own=True,
         )
         found: _Differences = {}
         for key, each in sent.items():

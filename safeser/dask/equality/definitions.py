@@ -81,8 +81,9 @@ Placed = tuple[Any, Any]
 class _Side:
     """One of the two graphs: what its keys stand for."""
 
-    def __init__(self, define: Callable[[Any], Any]) -> None:
+    def __init__(self, define: Callable[[Any], Any], *, own: bool) -> None:
         self.define = define
+        self._own = own
         self._scopes: dict[tuple[int, int], tuple[_Scope, Task]] = {}
 
     def follow(self, value: Any, scope: Any, names: set[Any] | None = None) -> Placed:
@@ -100,6 +101,9 @@ class _Side:
             if key is _NOTHING:
                 if type(value) is DataNode:
                     return value.value, _LITERAL
+                if self._own and _makes_list(value):
+                    value = value.args[0]
+                    continue
                 if not isinstance(value, Task) or value.func is not _execute_subgraph:
                     return value, scope
                 where = (id(value), id(scope))
@@ -182,6 +186,17 @@ def _referred(value: Any) -> Any:
     return value.target if cls is Alias else _NOTHING
 
 
+def _makes_list(node: Any) -> bool:
+    """Tell whether *node* makes a list of what a call inside of it gives.
+
+    Dask leaves that out where it fuses tasks of bags, whose calls give iterators.
+    """
+    if type(node) is not Task or len(node.args) != 1 or not isinstance(node.args[0], Task):
+        return False
+    reify = getattr(sys.modules.get("dask.bag.core"), "reify", list)
+    return node.func is list or node.func is reify
+
+
 def _is_reference(value: Any, scope: Any) -> bool:
     """Tell whether *value*, which was followed, is a reference to a task of the graph."""
     return type(value) is TaskRef and scope is not _LITERAL
@@ -202,6 +217,7 @@ class Comparison:
 
     :param there: what a key stands for in the graph that is there.
     :param here: what it stands for in the one that arrived.
+    :param own: whether one principal wrote both, so that a list counts as what it is made from.
     """
 
     def __init__(
@@ -209,9 +225,10 @@ class Comparison:
         there: Callable[[Any], Any] = {}.get,
         here: Callable[[Any], Any] = {}.get,
         *,
+        own: bool = False,
         most: int = MAX_PAIRS,
     ) -> None:
-        self._there, self._here = _Side(there), _Side(here)
+        self._there, self._here = _Side(there, own=own), _Side(here, own=own)
         self._agreement = Agreement(most)
         #: Keys of each graph, under a random name in the other one.
         self._renamed: dict[tuple[int, Any], Any] = {}
