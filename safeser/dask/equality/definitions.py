@@ -101,8 +101,9 @@ class _Side:
             if key is _NOTHING:
                 if type(value) is DataNode:
                     return value.value, _LITERAL
-                if self._own and _makes_list(value):
-                    value = value.args[0]
+                listed = _listed(value) if self._own else None
+                if listed is not None:
+                    value = listed
                     continue
                 if not isinstance(value, Task) or value.func is not _execute_subgraph:
                     return value, scope
@@ -186,15 +187,17 @@ def _referred(value: Any) -> Any:
     return value.target if cls is Alias else _NOTHING
 
 
-def _makes_list(node: Any) -> bool:
-    """Tell whether *node* makes a list of what a call inside of it gives.
+def _listed(node: Any) -> Any:
+    """Return the call of whose result *node* makes a list, or None.
 
-    Dask leaves that out where it fuses tasks of bags, whose calls give iterators.
+    Dask leaves the list out where it fuses tasks of bags, whose calls give iterators.
     """
-    if type(node) is not Task or len(node.args) != 1 or not isinstance(node.args[0], Task):
-        return False
+    if type(node) is not Task or len(node.args) != 1:
+        return None
     reify = getattr(sys.modules.get("dask.bag.core"), "reify", list)
-    return node.func is list or node.func is reify
+    inner = node.args[0]
+    makes_list = node.func is list or node.func is reify
+    return inner if makes_list and isinstance(inner, Task) else None
 
 
 def _is_reference(value: Any, scope: Any) -> bool:

@@ -202,6 +202,13 @@ def test_a_key_stands_for_what_it_is_made_of_in_its_own_graph(there, here, expec
     assert all(comparison.same(there[key], here[key]) for key in taken) is expected
 
 
+@pytest.mark.parametrize(("maker", "own"), [(list, True), (list, False), (tuple, True)])
+def test_a_list_of_what_a_call_gives_is_the_call_in_graphs_of_one_principal(maker, own):
+    lazy = Task(None, map, abs, [1])
+    made = Task("k", sum, Task(None, maker, lazy)), Task("k", sum, lazy)
+    assert Comparison(own=own).same(*made) is (own and maker is list)
+
+
 # -- what it may cost -----------------------------------------------------------------------------
 
 
