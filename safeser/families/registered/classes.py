@@ -160,7 +160,7 @@ def _enum(cls: Any, name: str, assigned: Sequence[str], *, composed: bool = True
         if "flags" in node.meta:
             (flags,) = node.expect("flags")
             if not composed:
-                fix = f"Register it in this process: {registry.registering(name)}."
+                fix = f"Register it in this process: {registering(name)}."
                 node.refuse(
                     "flags of several members need a registered class", "families.member", fix=fix
                 )
