@@ -90,7 +90,7 @@ def test_one_line_registers_a_plain_class():
 def test_the_refusal_says_the_line_to_run():
     with pytest.raises(PayloadError) as caught:
         read(*written(Point(1, [])))
-    line, _, elsewhere = caught.value.fix.partition(": ")[2].partition(" On workers ")
+    line, _, elsewhere = caught.value.fix.partition(": ")[2].partition(". On Dask's workers ")
     assert 'pickle: {allow: {"tests.families.test_unregistered:Point": class}}' in elsewhere
     assert line == (
         "from tests.families.test_unregistered import Point; safeser.register_class(Point)"
