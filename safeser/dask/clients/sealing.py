@@ -182,14 +182,16 @@ class Sealing(FutureReuse):
 
     def _send_to_scheduler(self, msg: Any) -> None:
         if msg["op"] == "update-graph":
+            # Dask's client passes what it sent while it had no connection through here again.
             msg = dict(msg)
             if is_sealed(msg["expr_ser"]):
-                msg["annotations"] = ToPickle(without_functions(msg["annotations"].data))
+                if "annotations" in msg:
+                    msg["annotations"] = ToPickle(without_functions(msg["annotations"].data))
                 if msg["span_metadata"] == _OF_FUTURES:
                     msg["span_metadata"] = _OF_FUTURES.data
             # Where there is none, Dask's scheduler needs none; each would be a payload to decide.
             for name in ("annotations", "code"):
-                if isinstance(msg[name], ToPickle) and not msg[name].data:
+                if isinstance(msg.get(name), ToPickle) and not msg[name].data:
                     del msg[name]
         super()._send_to_scheduler(msg)
 

@@ -470,3 +470,26 @@ def test_a_scheduler_that_is_gone_tells_no_worker(sealed):
     gc.collect()
     assert loop.passes() == 1
     told.note(current)
+
+
+class Queued:
+    """As much of Dask's client as sends: it keeps what it cannot send yet, and passes it again."""
+
+    def _send_to_scheduler(self, message):
+        self.said.append(message)
+
+
+@pytest.mark.parametrize("annotations", [{}, {"priority": 3}], ids=["none", "some"])
+def test_a_graph_is_sent_once_more_when_the_client_is_connected_again(doors, annotations):
+    client = object.__new__(type("Client", (Sealing, Queued), {"said": []}))
+    client.begin_to_keep()
+    alice, scheduler = doors.identity("alice"), doors.identity("scheduler").public
+    graph = Serialized(*written({"x": task("x")}, alice, scheduler))
+    parts = {"annotations": ToPickle(annotations), "code": ToPickle(()), "span_metadata": {}}
+    client._send_to_scheduler({"op": "update-graph", "expr_ser": graph, **parts})
+    client._send_to_scheduler(client.said[0])
+    first, again = (
+        {**each, "annotations": each.get("annotations", ToPickle({})).data} for each in client.said
+    )
+    assert first == again
+    assert first["annotations"] == annotations
