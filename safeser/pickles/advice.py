@@ -27,6 +27,7 @@ _KEYS_SHOWN = 5
 _NAMES_SHOWN = 4
 #: Characters of a line of policy that a fix says: it is given whole or not at all.
 _LONGEST_LINE = 1000
+_LONGEST_NAME = 200  # of one that a fix spells twice
 _TOO_MANY = (
     "It names {count} globals that are not listed, too many for one message: write the values to a"
     " file, and 'safeser inspect FILE' lists them with the line of policy for each."
@@ -236,10 +237,13 @@ def _fix(use: Use, profile: Profile) -> str:
     if role is None:
         why = refusal(use.name, "reference" if use.role == "referenced" else "class")
         return f"{NEVER}: {why}. {_ONLY_CODE}" if why else _ONLY_CODE
+    python = f'profile.allowing({{"{name}": "{role}"}})'
+    if len(name) > _LONGEST_NAME:
+        python = "by Profile.allowing"
     condition = "If it is a class, allow it" if role == "class" else "Allow it"
     return (
         f"{condition}: 'pickle: {{allow: {{\"{name}\": {role}}}}}', in Python"
-        f' profile.allowing({{"{name}": "{role}"}}). The risk: {_RISKS[role]}'
+        f" {python}. The risk: {_RISKS[role]}"
         f"{_AN_ENUM if _may_be_enum(use) else ''}{_beware(use.name)}"
     )
 
