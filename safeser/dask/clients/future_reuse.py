@@ -351,6 +351,7 @@ class _Opened:
         self._tasks: dict[int, dict[Any, Any]] = {}
         #: The tasks of the graph whose definition is being compared.
         self._current: dict[Any, Any] = {}
+        self._missing = False
 
     def _of(self, graph: SentGraph) -> dict[Any, Any] | None:
         if id(graph) not in self._tasks:
@@ -368,9 +369,7 @@ class _Opened:
         if here is None:
             return dict.fromkeys(sent)
         comparison = Comparison(
-            self._held_definition,
-            lambda key: here.get(key) or self._held_definition(key),
-            own=True,
+            self._held_definition, lambda key: here.get(key) or self._held_definition(key)
         )
         found: _Differences = {}
         for key, each in sent.items():
@@ -383,22 +382,24 @@ class _Opened:
             elif each.graph.is_actor(key) is not self._graph.is_actor(key):
                 found[key] = _ACTORS[self._graph.is_actor(key)]
             else:
+                self._missing = False
                 self._current = self._of(each.graph) or {}
                 known = self._current.get(key)
                 if known is None:
                     found[key] = None
                 elif not comparison.same(known, node):
-                    unknown = comparison.is_undefined
-                    found[key] = None if unknown else find_difference(known, node)
+                    found[key] = None if self._missing else find_difference(known, node)
         return found
 
     def _held_definition(self, key: Any) -> Any:
         """Return what *key* stood for; None if that was released, or is not known."""
-        if key in self._current:
-            return self._current[key]
-        sent = self._kept.find(key, self._states.get(key))
-        tasks = None if sent is None or sent.graph is None else self._of(sent.graph)
-        return None if tasks is None else tasks.get(key)
+        node = self._current.get(key)
+        if node is None:
+            sent = self._kept.find(key, self._states.get(key))
+            tasks = None if sent is None or sent.graph is None else self._of(sent.graph)
+            node = None if tasks is None else tasks.get(key)
+        self._missing |= node is None
+        return node
 
 
 def _token(value: Any) -> str:

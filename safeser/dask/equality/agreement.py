@@ -78,24 +78,17 @@ class Agreement:
         if a == b:
             return True
         self._held += size
-        self.spend(size)
+        self._pairs += 1 + size // _BYTES
+        self._left -= 1 + size // _BYTES
+        spent = self._pairs - self._begun
+        if self._left < 0 or min(spent, self._pairs - _FOR_EACH * self._arrived) > self._free:
+            raise Exhausted
         if self._sizes.get(a, 1) > self._sizes.get(b, 1):
             a, b = b, a
         self._parents[a] = b
         self._sizes[b] = self._sizes.get(b, 1) + self._sizes.get(a, 1)
         self._joined.append((a, b))
         return False
-
-    def spend(self, size: int) -> None:
-        """Charge what takes the time of one pair and of comparing *size* bytes.
-
-        :raises Exhausted: if that is more than may be checked.
-        """
-        self._pairs += 1 + size // _BYTES
-        self._left -= 1 + size // _BYTES
-        spent = self._pairs - self._begun
-        if self._left < 0 or min(spent, self._pairs - _FOR_EACH * self._arrived) > self._free:
-            raise Exhausted
 
     def _root(self, node: Hashable) -> Hashable:
         # Without shortening the way, so that a join can be taken back; it is short by their sizes.

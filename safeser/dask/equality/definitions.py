@@ -16,18 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from dask._task_spec import (
-    Alias,
-    DataNode,
-    Dict,
-    GraphNode,
-    List,
-    Set,
-    Task,
-    TaskRef,
-    Tuple,
-    _execute_subgraph,
-)
+from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef, _execute_subgraph
 from distributed.utils import iscoroutinefunction
 
 from safeser.dask.equality.agreement import MAX_PAIRS, Agreement, Exhausted
@@ -81,17 +70,14 @@ Placed = tuple[Any, Any]
 class _Side:
     """One of the two graphs: what its keys stand for."""
 
-    def __init__(self, define: Callable[[Any], Any], *, own: bool) -> None:
+    def __init__(self, define: Callable[[Any], Any]) -> None:
         self.define = define
-        self._own = own
         self._scopes: dict[tuple[int, int], tuple[_Scope, Task]] = {}
 
-    def follow(self, value: Any, scope: Any, names: set[Any] | None = None) -> Placed:
+    def follow(self, value: Any, scope: Any) -> Placed:
         """Return what *value* is once references within its task are followed.
 
         What comes back as a reference is one to another task of the graph.
-
-        :param names: gets the keys that are followed.
         """
         for _ in range(_LONGEST_CHAIN):
             if not isinstance(value, GraphNode | TaskRef) or scope is _LITERAL:
@@ -101,10 +87,6 @@ class _Side:
             if key is _NOTHING:
                 if type(value) is DataNode:
                     return value.value, _LITERAL
-                listed = _listed(value) if self._own else None
-                if listed is not None:
-                    value = listed
-                    continue
                 if not isinstance(value, Task) or value.func is not _execute_subgraph:
                     return value, scope
                 where = (id(value), id(scope))
@@ -112,12 +94,9 @@ class _Side:
                 if found is None:
                     found = self._scopes[where] = (_Scope(value, scope), value)
                 scope, value = found[0], TaskRef(value.args[1])
-                continue
-            if names is not None:
-                names.add(key)
-            if scope is None:
+            elif scope is None:
                 return TaskRef(key), None
-            if key in scope.inner:
+            elif key in scope.inner:
                 value = scope.inner[key]
             elif key in scope.inputs:
                 value, scope = scope.inputs[key], scope.outer
@@ -125,24 +104,12 @@ class _Side:
                 break
         raise _NotComparableError
 
-    def resolve(self, value: Any, scope: Any) -> tuple[Any, set[Any], Placed | None]:
-        """Return the key of the task that computes *value*, its names, and what it is made of.
-
-        A task has several names where others give its result on, and where Dask fused it: it is
-        renamed then, and an alias has its key.
-        """
-        names: set[Any] = set()
-        key = _NOTHING
-        for _ in range(_LONGEST_CHAIN):
-            if not _is_reference(value, scope):
-                return key, names, (value, scope)
-            key = value.key
-            names.add(key)
-            node = self.define(key)
-            if node is None or _referred(node) == key:
-                return key, names, None
-            value, scope = self.follow(node, None, names)
-        raise _NotComparableError
+    def expand(self, reference: TaskRef) -> Placed:
+        """Return what another task of the graph is made of."""
+        node = self.define(reference.key)
+        if node is None or _referred(node) == reference.key:
+            raise _NotComparableError
+        return self.follow(node, None)
 
 
 class _NotComparableError(Exception):
@@ -187,40 +154,11 @@ def _referred(value: Any) -> Any:
     return value.target if cls is Alias else _NOTHING
 
 
-def _listed(node: Any) -> Any:
-    """Return the call of whose result *node* makes a list, or None.
-
-    Dask leaves the list out where it fuses tasks of bags, whose calls give iterators.
-    """
-    if type(node) is not Task or len(node.args) != 1:
-        return None
-    reify = getattr(sys.modules.get("dask.bag.core"), "reify", list)
-    inner = node.args[0]
-    makes_list = node.func is list or node.func is reify
-    return inner if makes_list and isinstance(inner, Task) else None
-
-
-def _is_reference(value: Any, scope: Any) -> bool:
-    """Tell whether *value*, which was followed, is a reference to a task of the graph."""
-    return type(value) is TaskRef and scope is not _LITERAL
-
-
-def _extent(key: Any) -> int:
-    """Return how many bytes of *key* take time to compare."""
-    own = 0 if is_small(key) else sys.getsizeof(key)
-    return own + (sum(map(_extent, key)) if type(key) is tuple else 0)
-
-
-#: Calls of these are the same by function and arguments: optimizing a bag makes tasks of the rest.
-_CALLS = frozenset({Task, Dict, List, Set, Tuple})
-
-
 class Comparison:
     """Compares definitions for one submitted graph, and remembers what it found equal.
 
     :param there: what a key stands for in the graph that is there.
     :param here: what it stands for in the one that arrived.
-    :param own: whether one principal wrote both, so that a list counts as what it is made from.
     """
 
     def __init__(
@@ -228,15 +166,10 @@ class Comparison:
         there: Callable[[Any], Any] = {}.get,
         here: Callable[[Any], Any] = {}.get,
         *,
-        own: bool = False,
         most: int = MAX_PAIRS,
     ) -> None:
-        self._there, self._here = _Side(there, own=own), _Side(here, own=own)
+        self._there, self._here = _Side(there), _Side(here)
         self._agreement = Agreement(most)
-        #: Keys of each graph, under a random name in the other one.
-        self._renamed: dict[tuple[int, Any], Any] = {}
-        #: Whether the last two differ, for all that is known, since a key stands for nothing.
-        self.is_undefined = False
 
     def same(self, first: Any, second: Any) -> bool:
         """Tell whether two nodes under one key do the same with the same inputs.
@@ -245,7 +178,6 @@ class Comparison:
         array is one task by itself, another one with the array's own tasks inside, and has one key.
         So what is inside of one is compared with what the other one's references stand for.
         """
-        self.is_undefined = False
         self._agreement.begin()
         try:
             same = self._same(first, second)
@@ -265,10 +197,16 @@ class Comparison:
                 continue
             a, scope_a = self._there.follow(a, scope_a)
             b, scope_b = self._here.follow(b, scope_b)
-            if _is_reference(a, scope_a) or _is_reference(b, scope_b):
-                (a, scope_a), (b, scope_b) = self._resolved((a, scope_a), (b, scope_b))
+            # Each refers to a task of its own graph, unless it is a value.
+            refers_a = type(a) is TaskRef and scope_a is not _LITERAL
+            refers_b = type(b) is TaskRef and scope_b is not _LITERAL
+            if refers_a is not refers_b:
+                if refers_a:
+                    a, scope_a = self._there.expand(a)
+                else:
+                    b, scope_b = self._here.expand(b)
             cls = type(a)
-            if cls is not type(b) and (scope_a is _LITERAL or not {cls, type(b)} <= _CALLS):
+            if cls is not type(b):
                 return False
             if cls in PLAIN and is_small(a):
                 if a != b:
@@ -284,44 +222,3 @@ class Comparison:
                 scope_a = scope_b = _LITERAL
             work += [(x, y, scope_a, scope_b) for x, y in parts_of(a, b, cls)]
         return True
-
-    def _resolved(self, a: Placed, b: Placed) -> tuple[Placed, Placed]:
-        """Return what to compare of two values, one or both of which refer to a task of a graph.
-
-        That is their keys where both lead to one task, and otherwise what computes them: Dask names
-        a fused task after all that is in it, and some tasks at random.
-
-        :raises _NotComparableError: if one stands for nothing, or they are two tasks of one graph.
-        """
-        both = _is_reference(*a) and _is_reference(*b)
-        if both:
-            x, y = a[0].key, b[0].key
-            self._agreement.join(a[0], b[0], 0, 0, _extent(x))
-            if x == y:
-                return (x, _LITERAL), (y, _LITERAL)
-        x, names_x, found_x = self._there.resolve(*a)
-        y, names_y, found_y = self._here.resolve(*b)
-        for name in (*names_x, *names_y):
-            self._agreement.spend(_extent(name))
-        if both and x == y:
-            return (x, _LITERAL), (y, _LITERAL)
-        if found_x is None or found_y is None:
-            self.is_undefined = not both
-            raise _NotComparableError
-        if both and names_x.isdisjoint(names_y):
-            self._check_renamed(x, y)
-        return found_x, found_y
-
-    def _check_renamed(self, there: Any, here: Any) -> None:
-        """Refuse two keys unless they may be one whose name is random: neither is of both graphs.
-
-        Two tasks of one graph are two results, even where their calls are the same.
-        """
-        known, arrived = self._there.define(there), self._here.define(there)
-        if (
-            self._there.define(here) is not None
-            or not (arrived is None or arrived is known)
-            or self._renamed.setdefault((0, there), here) != here
-            or self._renamed.setdefault((1, here), there) != there
-        ):
-            raise _NotComparableError

@@ -237,7 +237,7 @@ class Guard(Part):
         def here(key: Any) -> Any:
             return dsk[key] if key in dsk else there(key)
 
-        comparisons = [Comparison(there, here, own=own) for own in (False, True)]
+        comparison = Comparison(there, here)
         sealed = SealedComparison(there, here, self._channel.policy.limits)
         for key, node in dsk.items():
             task = tasks.get(key)
@@ -249,7 +249,7 @@ class Guard(Part):
                 continue  # the same bytes of the same principal
             known = self._definition(task, submission)
             own = owner == submission.principal
-            found = _compared(comparisons[own], sealed, known, node, own=own)
+            found = _compared(comparison, sealed, known, node, own=own)
             if found is Sameness.UNKNOWN:
                 yield Conflict(task, "key.definition", owner, doubted=True)
             elif found is Sameness.DIFFERENT:

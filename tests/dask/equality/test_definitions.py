@@ -12,16 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from dask._task_spec import (
-    Alias,
-    DataNode,
-    Dict,
-    List,
-    Task,
-    TaskRef,
-    cull,
-    fuse_linear_task_spec,
-)
+from dask._task_spec import Alias, DataNode, Dict, List, Task, TaskRef
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -265,32 +256,6 @@ def test_what_was_fused_with_something_else_differs():
         here: dict[Any, Any] = {"k": plain, "a": inner}
         assert Comparison(there.get, here.get).same(fused, plain) is expected
         assert Comparison(here.get, there.get).same(plain, fused) is expected
-
-
-GRAPH = {
-    "x": Task("x", operator.neg, 1),
-    "a": Task("a", operator.add, TaskRef("x"), 1),
-    "b": Task("b", operator.neg, TaskRef("a")),
-    "c": Task("c", abs, TaskRef("a")),
-    "d": Task("d", sum, List(TaskRef("c"), 1)),
-    "k": Task("k", operator.sub, TaskRef("b"), TaskRef("d")),
-    "l": Task("l", operator.mul, TaskRef("k"), 2),
-}
-KEYS = st.lists(st.sampled_from(sorted(GRAPH)), min_size=1, unique=True)
-
-
-@given(st.lists(st.tuples(st.permutations(sorted(GRAPH)), KEYS), min_size=2, max_size=4))
-def test_how_dask_fuses_tasks_makes_no_difference_and_hides_none(submitted):
-    """It depends on what else is computed, and on an order that differs between processes."""
-    there: dict[Any, Any] = {}
-    for changed in ({}, {"x": Task("x", operator.neg, 2)}):
-        for order, keys in submitted:
-            made = {key: changed.get(key, GRAPH[key]) for key in order}
-            here = fuse_linear_task_spec(cull(made, keys), keys)
-            comparison = Comparison(there.get, {**there, **here}.get)
-            taken = [comparison.same(there[key], here[key]) for key in there.keys() & here]
-            assert not taken or all(taken) is not bool(changed)
-            there = {**here, **there} if not changed else there
 
 
 PLAIN = st.recursive(

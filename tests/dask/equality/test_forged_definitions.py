@@ -140,75 +140,6 @@ def test_what_dask_itself_makes_of_it_is_the_same(one, other):
     assert Comparison().same(one, other)
 
 
-def load(key: str, number: int = 1) -> Task:
-    return Task(key, abs, number)
-
-
-def renamed(number: int, name: str, key: str = "k") -> dict[Any, Any]:
-    """Return a graph as Dask fuses it: under another name, of which *key* gives the result on."""
-    inner = Task.fuse(load("x", number), Task(key, operator.neg, TaskRef("x")), key=name)
-    return {"k": Alias("k", name), name: inner}
-
-
-CALL = Task("k", operator.neg, TaskRef("x"))
-SWAPPED = Task("k", operator.neg, TaskRef("y"))
-PAIR = Task("k", max, TaskRef("x"), TaskRef("x"))
-OF_TWO = Task("k", max, TaskRef("y"), TaskRef("z"))
-
-#: Two graphs that define one key differently, the second with what the first one has.
-GRAPHS = [
-    # As far as anybody knows, two calls of one function are two results.
-    ({"k": CALL, "x": load("x"), "y": load("y")}, {"k": SWAPPED}),
-    ({"k": CALL, "x": load("x")}, {"k": SWAPPED, "x": load("x"), "y": load("y")}),
-    ({"k": Alias("k", "x"), "x": load("x"), "y": load("y")}, {"k": Alias("k", "y")}),
-    ({"k": CALL, "x": load("x"), "z": load("z")}, {"k": SWAPPED, "y": Alias("y", "z")}),
-    ({"k": CALL, "x": load("x")}, {"k": SWAPPED, "y": load("y", 2)}),
-    ({"k": CALL, "x": load("x")}, {"k": SWAPPED}),
-    ({"k": CALL}, {"k": SWAPPED, "y": load("y")}),
-    (renamed(1, "x-k"), renamed(2, "y-k")),
-    (renamed(1, "x-k"), {"k": CALL, "x": load("x", 2)}),
-    (renamed(1, "x-k"), renamed(1, "y-k") | {"k": Alias("k", "x")}),
-    ({"k": PAIR, "x": load("x")}, {"k": OF_TWO, "y": load("y"), "z": load("z")}),
-    ({"k": OF_TWO, "y": load("y"), "z": load("z")}, {"k": PAIR, "x": load("x")}),
-    # Circles, and what is as good as one.
-    (renamed(1, "x-k"), {"k": Alias("k", "y"), "y": Alias("y", "k")}),
-    ({"k": CALL, "x": load("x")}, {"k": SWAPPED, "y": Task("y", abs, TaskRef("y"))}),
-    (
-        {"k": CALL, "x": load("x")},
-        {"k": CALL, **{n: Alias(n, n + 1) for n in range(200)}, "x": Alias("x", 0), 200: load("x")},
-    ),
-]
-SAME_GRAPHS = [
-    (renamed(1, "x-k"), renamed(1, "y-k")),
-    # One of the two has no task of that name.
-    ({"k": CALL, "x": load("x")}, {"k": SWAPPED, "y": load("y")}),
-    ({"k": CALL, "x": load("x")}, {"k": SWAPPED, "y": Alias("y", "x")}),
-    # Optimizing a bag makes plain tasks of containers.
-    (
-        {"k": Task("k", sum, List(TaskRef("x"), 2)), "x": load("x")},
-        {"k": Task("k", sum, Task(None, List.to_container, load("x"), 2, constructor=list))},
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    ("there", "here", "expected"),
-    [(*pair, False) for pair in GRAPHS] + [(*pair, True) for pair in SAME_GRAPHS],
-)
-def test_a_key_stands_for_what_it_is_made_of_in_its_own_graph(there, here, expected):
-    arrived = {**there, **here}
-    taken = [key for key in here if key in there]
-    comparison = Comparison(there.get, arrived.get)
-    assert all(comparison.same(there[key], here[key]) for key in taken) is expected
-
-
-@pytest.mark.parametrize(("maker", "own"), [(list, True), (list, False), (tuple, True)])
-def test_a_list_of_what_a_call_gives_is_the_call_in_graphs_of_one_principal(maker, own):
-    lazy = Task(None, map, abs, [1])
-    made = Task("k", sum, Task(None, maker, lazy)), Task("k", sum, lazy)
-    assert Comparison(own=own).same(*made) is (own and maker is list)
-
-
 # -- what it may cost -----------------------------------------------------------------------------
 
 
@@ -233,37 +164,6 @@ def test_two_circles_cost_what_they_hold_and_not_its_product(monkeypatch):
     joined = counted(monkeypatch)
     Comparison().same(ring(211), ring(199))
     assert len(joined) < 2000
-
-
-def test_what_tasks_refer_to_twice_is_compared_once(monkeypatch):
-    def doubling(base: int) -> dict[Any, Any]:
-        tasks = {n: Task(n, max, TaskRef(n - 1), TaskRef(n - 1)) for n in range(1, 101)}
-        return {**tasks, 0: load("x", base)}
-
-    joined = counted(monkeypatch)
-    there = {**doubling(1), "k": Alias("k", 100)}
-    for base in (1, 2):
-        fused = Task("k", _execute_subgraph, doubling(base), 100, ())
-        assert Comparison(there.get, {}.get).same(there["k"], fused) is (base == 1)
-    assert len(joined) < 2000
-
-
-def test_chains_of_aliases_cost_their_length(monkeypatch):
-    monkeypatch.setattr(agreement, "_FREE", 100)
-    followed: list[int] = []
-    stock = Agreement.spend
-
-    def spend(self: Agreement, size: int) -> None:
-        followed.append(size)
-        stock(self, size)
-
-    monkeypatch.setattr(Agreement, "spend", spend)
-    chain = {n: Alias(n, n + 1) for n in range(90)}
-    there = {**chain, 90: load("x"), **{("y", n): Alias(("y", n), 0) for n in range(1000)}}
-    made = [Task("k", max, *map(TaskRef, [("y", n) for n in range(1000)]))]
-    made.append(Task("k", max, *(load("x") for _ in range(1000))))
-    assert not Comparison(there.get, {}.get).same(*made)
-    assert len(followed) < 2000
 
 
 def test_definitions_that_differ_in_the_end_cost_so_much_in_all(monkeypatch):

@@ -94,7 +94,7 @@ rows = da.arange(60.0, chunks=60).reshape(20, 3).rechunk((5, 3))
 [
     handed(lambda: np.linalg.svd(square), lambda it: it.S.round(6)),
     client.submit(np.linalg.eigh, square).result().eigenvalues.round(6),
-    [np.abs(each).compute().round(6) for each in da.linalg.qr(rows)][1],
+    dask.compute(*map(np.abs, da.linalg.qr(rows)))[1].round(6),
     da.linalg.lstsq(rows + da.eye(20, chunks=5)[:, :3].rechunk((5, 3)), rows[:, 0])[2].compute(),
 ]
 
