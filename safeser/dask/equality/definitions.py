@@ -73,6 +73,8 @@ class _Side:
     def __init__(self, define: Callable[[Any], Any]) -> None:
         self.define = define
         self._scopes: dict[tuple[int, int], tuple[_Scope, Task]] = {}
+        #: Nodes that were checked, by id: a task may refer to a large one as often as it likes.
+        self._sound: dict[int, Any] = {}
 
     def follow(self, value: Any, scope: Any) -> Placed:
         """Return what *value* is once references within its task are followed.
@@ -82,7 +84,9 @@ class _Side:
         for _ in range(_LONGEST_CHAIN):
             if not isinstance(value, GraphNode | TaskRef) or scope is _LITERAL:
                 return value, _LITERAL
-            _check_sound(value)
+            if id(value) not in self._sound:
+                _check_sound(value)
+                self._sound[id(value)] = value
             key = _referred(value)
             if key is _NOTHING:
                 if type(value) is DataNode:

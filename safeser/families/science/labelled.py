@@ -136,6 +136,7 @@ def _hold(node: Node, data: Any, dtype: Any = None, level: Any = None) -> Any:
     if held == "index":
         return _indexing.PandasIndexingAdapter(data, dtype=dtype)
     if held == "levels":
+        hash(level)  # `in` takes an array, of whose comparison it sees only the length
         required(level is None or level in data.names)
         return _indexing.PandasMultiIndexingAdapter(data, dtype=dtype, level=level)
     required(held == "array" or data.ndim == 1)

@@ -16,6 +16,7 @@ from dask._task_spec import Alias, DataNode, Dict, List, Task, TaskRef
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safeser.dask.equality import definitions
 from safeser.dask.equality.definitions import Comparison
 
 
@@ -275,3 +276,16 @@ def test_sameness_goes_both_ways_and_follows_the_text(first, second):
     assert same(first, second) == same(second, first)
     if repr(first) == repr(second):
         assert same([first], [second])
+
+
+def test_a_node_is_checked_once_however_often_it_is_referred_to(monkeypatch):
+    checked = []
+    stock = definitions._check_sound
+    monkeypatch.setattr(
+        definitions, "_check_sound", lambda node: (checked.append(id(node)), stock(node))
+    )
+    large = Task("b", max, *[1] * 100)
+    here = {"b": large, "z": Task("z", max, *[TaskRef("b")] * 100)}
+    there = Task("z", max, *[Task("b", max, *[1] * 100)] * 100)
+    assert same(there, here["z"], here=here.get)
+    assert checked.count(id(large)) == 1

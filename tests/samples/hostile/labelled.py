@@ -33,6 +33,7 @@ PARTS = {
         (dataset()["a"], 0, xr.Variable(("x", "y"), np.zeros((3, 3)))),
         (dataset()["a"], 0, xr.Variable((), np.array(1))), (dataset()["a"], 3, []),
         (HELD, 1, 5), (HELD, 1, pd.Index([1])),
+        (dataset().stack(z=("x", "y"))["x"].variable._data, 2, pd.array([1, 2], "Int64")),
         (CATEGORIES, 0, ("x", "y")), (CATEGORIES, 0, ()), (TEXT, 0, ("x", "y")),
         # What xarray keeps as it is, or converts, it does not take as an extension array.
         (CATEGORIES, 3, TEXT._data), (CATEGORIES, 3, pd.arrays.NumpyExtensionArray(np.arange(3))),
