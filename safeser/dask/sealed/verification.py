@@ -61,7 +61,7 @@ def require_current(
     if channel.author_of(said.signer) != said.author:
         raise _refused(
             "sealed.author",
-            f"none of {said.author!r}'s keys that are active or verify-only made its signature",
+            f"no active or verify-only key of {said.author!r} made its signature",
             "Sign with such a key, and submit it again.",
         )
     if channel.owner_of(said.audience) not in servers:
