@@ -269,10 +269,10 @@ def query(  # noqa: PLR0917 - typer reads the parameters by name
     )
     found = iter(search(logs, question, skipped=_skipped))
     first = next(found, None)
-    if first is None:
-        print("safeser: no record matches", file=sys.stderr)
-    else:
+    if first is not None:
         found = chain([first], found)
+    elif form is Format.TABLE:
+        print("safeser: no record matches", file=sys.stderr)
     if by:
         _write_counts(by, found, form)
     else:
