@@ -34,6 +34,7 @@ _FULL16, _FULL32 = 0xFFFF, 0xFFFFFFFF
 # Sizes follow the data; names are UTF-8; how hard deflate tried. No encryption, no patches.
 _LATER, _UTF8, _EFFORT = 1 << 3, 1 << 11, 0b110
 _STORED, _DEFLATED = 0, 8
+_NEWEST = 63  # the version of the format, 6.3, above which zipfile reads nothing
 _ZIP64 = 0x0001
 # PyTorch's padding ("FB"), and times and owners. Not 0x7075, which gives an entry another name.
 _HARMLESS = frozenset({0x4246, 0x5455, 0x7875, 0x000A})
@@ -136,7 +137,7 @@ class Archive:
             if at + _CENTRAL.size > len(raw):
                 raise _bad("has fewer entries than its end says", base + at)
             fields = _CENTRAL.unpack_from(raw, at)
-            mark, _, _, flags, method, _, _, crc, packed, size = fields[:10]
+            mark, _, needed, flags, method, _, _, crc, packed, size = fields[:10]
             names, extras, comments, disk, _, _, header = fields[10:]
             name_at = at + _CENTRAL.size
             end = name_at + names + extras + comments
@@ -147,6 +148,8 @@ class Archive:
             size, packed, header = _widened(extra, (size, packed, header), base + at)
             if flags & ~(_LATER | _UTF8 | (_EFFORT if method == _DEFLATED else 0)):
                 raise _bad("has an entry that is encrypted or has unknown flags", base + at)
+            if needed > _NEWEST:
+                raise _bad("has an entry of a later version of the format", base + at)
             if method not in (_STORED, _DEFLATED):
                 raise _bad("has an entry that is neither stored nor deflated", base + at)
             yield Entry(name, flags, method, crc, packed, size, header)

@@ -91,11 +91,11 @@ def archive(
             described = crc if record.described_crc is None else record.described_crc
             body += struct.pack("<4s3I", b"PK\7\x08", described, len(packed), size)
         body += record.after
-        fields = {"disk": 0, "header": begin, **record.central}
+        fields = {"disk": 0, "header": begin, "needed": 0, **record.central}
         directory += struct.pack(
             "<4s6H3I5H2I",
             b"PK\1\2",
-            *(0, 0, flags, record.method, 0, 0, crc, len(packed), size),
+            *(0, fields["needed"], flags, record.method, 0, 0, crc, len(packed), size),
             *(len(name), len(record.central_extra), len(record.comment)),
             *(fields["disk"], 0, 0, fields["header"]),
         )

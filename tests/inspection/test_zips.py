@@ -36,7 +36,8 @@ def test_an_archive_as_pytorch_writes_it():
     {"extra": b"\x01\x00\x08\x00" + bytes(8)}, {"extra": b"FB\x09\x00"}, {"extra": b"FB"},
     {"extra": b"FB\x00\x00FB\x00\x00"}, {"central_extra": b"\x75\x70\x01\x00x"}, {"comment": b"x"},
     {"after": b"PK\x03\x04"}, {"after": b"\x00"}, {"central": {"header": 1}},
-    {"central": {"disk": 1}}, {"name": "archive/../data.pkl"}, {"name": "/archive/data.pkl"},
+    {"central": {"disk": 1}}, {"central": {"needed": 84}},
+    {"name": "archive/../data.pkl"}, {"name": "/archive/data.pkl"},
     {"name": "archive//data.pkl"}, {"name": "archive\\data.pkl"},
     {"name": "archive/data.pkl\x00.txt"}, {"name": "archive/"}, {"name": "a" * 600},
 ], ids=str)  # fmt: skip
