@@ -267,11 +267,10 @@ def query(  # noqa: PLR0917 - typer reads the parameters by name
         permitted=None if outcome is None else outcome is Outcome.PERMITTED,
         everything=everything,
     )
-    found = iter(search(logs, question, skipped=_skipped))
-    first = next(found, None)
-    if first is not None:
-        found = chain([first], found)
-    elif form is Format.TABLE:
+    matching = search(logs, question, skipped=_skipped)
+    first = next(matching, None)
+    found = matching if first is None else chain([first], matching)
+    if first is None and form is Format.TABLE:
         print("safeser: no record matches", file=sys.stderr)
     if by:
         _write_counts(by, found, form)
