@@ -38,7 +38,6 @@ __all__ = [
     "Kind",
     "Limits",
     "Payload",
-    "Suite",
 ]
 
 #: The sender or recipient that nothing authenticated. Never granted pickle or cloudpickle.
@@ -105,26 +104,6 @@ class Kind(enum.Enum):
 
 
 _STRENGTH = {kind: position for position, kind in enumerate(Kind)}
-
-
-class Suite(enum.IntEnum):
-    """What a session does for its messages; the greater suite is the stricter one.
-
-    The number is the suite byte of the envelope's preamble.
-    """
-
-    AUTHENTICATE = 1
-    ENCRYPT = 2
-
-    @property
-    def word(self) -> str:
-        """The suite in a policy's word: ``authenticate`` or ``encrypt``."""
-        return self.name.lower()
-
-    @classmethod
-    def named(cls, word: str) -> Suite:
-        """Return the suite of that :attr:`word`."""
-        return cls[word.upper()]
 
 
 def check_principal(name: object) -> str:

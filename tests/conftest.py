@@ -24,8 +24,6 @@ from safeser.channel import Channel, Link, watcher
 from safeser.errors import AuditError
 from safeser.identity import Identity, PrivateKey, Roster, SigningKey
 from safeser.policy import Policy
-from safeser.policy.ready import locate
-from safeser.values import Suite
 from tests.needs import require
 from tests.processes import (
     DASK,
@@ -52,7 +50,6 @@ __all__ = [
     "Marker",
     "Witness",
     "base_environment",
-    "in_suite",
     "measured",
     "until",
 ]
@@ -279,14 +276,6 @@ class Witness:
     @property
     def rules(self) -> list[str]:
         return [event["rule"] for event in self.events if not event["permitted"]]
-
-
-def in_suite(name: str, suite: Suite) -> str:
-    """Return the text of the ready policy called *name* under *suite*."""
-    text = locate(name).read_text("utf-8")
-    changed = text.replace("revision: 1\n", f"revision: 1\nsuite: {suite.word}\n", 1)
-    assert changed != text
-    return changed
 
 
 class Doors:

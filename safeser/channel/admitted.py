@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Self
 
 from safeser import families as serialization
 from safeser.channel.events import PendingRecords
-from safeser.envelope import Verified, byte_count
 from safeser.errors import PolicyDenied, SafeserError
+from safeser.gate import Verified, byte_count
 from safeser.policy import Policy
 from safeser.policy.rules import WEAKEST
 from safeser.values import Context, Grant, Kind

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from time import monotonic
 from typing import Any, NoReturn
 from weakref import WeakSet
@@ -23,9 +22,9 @@ from safeser.channel.events import AuditSink, event, short_reason
 from safeser.channel.link import Link
 from safeser.channel.records import PATIENCE, Recording, logged_failures
 from safeser.channel.standing import Ending, Standing, require_own_signing_key
-from safeser.envelope import Handshake, HandshakeRefused, SuiteRefused
 from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied, SafeserError
 from safeser.families.registered.own import own_families
+from safeser.gate import Handshake, HandshakeRefused
 from safeser.identity import Identity, KeyState, PublicKey, Roster, VerifyingKey, today
 from safeser.policy import Policy
 from safeser.values import UNKNOWN, Context, Kind
@@ -331,16 +330,9 @@ class Channel:
         *,
         initiator: bool,
         expected_peer: str | None = None,
-        transport: str = "library",
-        same_host: bool | None = None,
     ) -> Handshake:
         """Return a fresh handshake that admits only principals with which the policy has contexts.
 
-        An initiator proposes the suite that the policy requires with *expected_peer* or, without
-        one, the strictest that it requires with any principal reachable by this transport.
-
-        :param transport: how messages of the session will travel, as in :meth:`link`.
-        :param same_host: whether its other end is on this machine, as in :meth:`link`.
         :raises AuthenticationError: if the roster does not let this process's own key speak.
         """
         standing = self._standing
@@ -350,8 +342,6 @@ class Channel:
             self._principal_of,
             initiator=initiator,
             expected_peer=expected_peer,
-            transport=transport,
-            same_host=same_host,
         )
 
     def renewing(self, link: Recording, *, initiator: bool) -> Handshake:
@@ -370,8 +360,6 @@ class Channel:
             principal_of,
             initiator=initiator,
             expected_peer=link.peer if initiator else None,
-            transport=link.transport,
-            same_host=link.same_host,
         )
 
     def _handshake(
@@ -382,18 +370,13 @@ class Channel:
         *,
         initiator: bool,
         expected_peer: str | None,
-        transport: str,
-        same_host: bool | None,
     ) -> Handshake:
-        policy, local = standing.policy, identity.principal
+        policy = standing.policy
         self._require_speaking(standing, identity)
-        suite = partial(policy.suite, local, transport=transport, same_host=same_host)
         return Handshake(
             initiator=initiator,
             identity=identity,
             principal_of=principal_of,
-            required=suite,
-            suite=suite(expected_peer) if initiator else None,
             policy=(policy.name, policy.revision, policy.sha256),
             expected_peer=expected_peer,
             limits=policy.limits,
@@ -461,9 +444,8 @@ class Channel:
         :param transport: how its messages travel, for contexts that name a transport.
         :param same_host: whether its other end is on this machine, as this process measured it.
         :param address: of its other end, for the log.
-        :raises AuthenticationError: if the handshake is not complete, if its suite is weaker than
-            the policy requires between these principals on this transport, or if its peer has lost
-            its right to a session since the handshake began.
+        :raises AuthenticationError: if the handshake is not complete, or if its peer has lost its
+            right to a session since the handshake began.
         """
         if not handshake.complete:
             raise AuthenticationError("the handshake is not complete")
@@ -478,8 +460,6 @@ class Channel:
             same_host=same_host,
             address=address,
         )
-        if session.suite < link.required_suite:
-            raise SuiteRefused(link.peer, suite=session.suite, required=link.required_suite)
         # Add it to the live links before inspecting it: a concurrent change of the roster either
         # finds it there or is seen by this inspection.
         with self._lock:
@@ -487,7 +467,7 @@ class Channel:
         self.inspect(link)
         if link.over is not None:
             raise HandshakeRefused(f"since the handshake began, {link.over}")
-        link.note_suite()
+        link.note_session()
         link.note_drift()
         if shared:
             with self._lock:

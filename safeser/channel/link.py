@@ -7,14 +7,23 @@ before it (DESIGN, invariants 2, 5 and 9).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from sys import maxsize
 from typing import Any, NamedTuple
 
 from safeser import families as serialization
 from safeser.channel.admitted import Admitted
 from safeser.channel.events import PendingRecords
 from safeser.channel.receiving import Receiving
-from safeser.envelope import PRELUDE_SIZE, Buffer, Verified, canonical, check_payload, join, split
 from safeser.errors import EnvelopeError, PayloadError, SafeserError
+from safeser.gate import (
+    GCM_TAG_SIZE,
+    PRELUDE_SIZE,
+    Buffer,
+    Verified,
+    all_flat,
+    canonical,
+    check_payload,
+)
 from safeser.values import Context, Kind, Payload
 
 __all__ = ["Link"]
@@ -43,30 +52,24 @@ class Link(Receiving):
         family = serialization.claimed(header)
         self.permit_sending(context, Payload("message", family, header, tuple(frames), self.local))
         check_payload(frames, self.policy.limits)
-        return self.session.seal(*_pack(header, frames, context))
+        words = [header, context.kind.value, context.operation]
+        return self.session.seal(canonical.pack(words), frames)
 
     def verify(self, frames: Sequence[Any]) -> Verified:
         """Verify the buffers of one sealed message, as :meth:`seal` made or a socket gave them.
 
         :raises EnvelopeError: if it is not the next message that the peer sealed; it is recorded.
         """
+        rest = _Rest(frames)
         try:
-            return self._verify(frames)
+            prelude = self.session.prelude(rest.take(PRELUDE_SIZE))
+            arrival = self.session.arrival(prelude, rest.take(prelude.block))
+            for size in arrival.parts:
+                arrival.take(rest.pieces(size), rest.take(GCM_TAG_SIZE))
+            return arrival.verified(b"".join(rest.pieces(maxsize)))
         except EnvelopeError as error:
             self.note_unauthenticated(error)
             raise
-
-    def _verify(self, frames: Sequence[Any]) -> Verified:
-        # One copy, in which frames of suite 2 are decrypted.
-        joined = memoryview(bytearray().join(frames))
-        if len(joined) < PRELUDE_SIZE:
-            raise EnvelopeError("the message is shorter than its prelude", rule="envelope.format")
-        prelude = self.session.prelude(joined[:PRELUDE_SIZE])
-        at = PRELUDE_SIZE + prelude.start_length
-        start = self.session.start(prelude, joined[PRELUDE_SIZE:at])
-        if len(joined) != prelude.message_length:
-            raise EnvelopeError("the message is not as long as it says", rule="envelope.format")
-        return self.session.verify_whole(start, joined[at:])
 
     def admit_message(
         self, verified: Verified, context: Context, *, records: PendingRecords | None = None
@@ -97,8 +100,32 @@ class Link(Receiving):
         return self.admit(verified, context, [payload], records=records)
 
 
-# --- the header of a library message: a family header, a kind, an operation, and part counts ------
-# The one rule: a header has the exact form of ``docs/reference/envelope-v1-library.md``, or is
+class _Rest:
+    """The bytes of a message that are not read yet, in the buffers in which they came."""
+
+    def __init__(self, buffers: Sequence[Any]) -> None:
+        self._buffers = all_flat(buffers)[::-1]
+
+    def pieces(self, size: int) -> list[memoryview]:
+        """Return the next *size* bytes, or all that there are, without a copy."""
+        found = []
+        while size and self._buffers:
+            piece = self._buffers.pop()
+            if len(piece) > size:
+                self._buffers.append(piece[size:])
+                piece = piece[:size]
+            size -= len(piece)
+            found.append(piece)
+        return found
+
+    def take(self, size: int) -> Buffer:
+        """Return the next *size* bytes, or all that there are, as one buffer."""
+        found = self.pieces(size)
+        return found[0] if len(found) == 1 else b"".join(found)
+
+
+# --- the header of a library message: a family header, a kind and an operation --------------------
+# The one rule: a header has the exact form of ``docs/reference/envelope.md``, section 10, or is
 # refused. Kind and operation that it claims decide nothing: the recipient expects its own.
 
 _MAX_OPERATION = 128
@@ -106,7 +133,7 @@ _KINDS = frozenset(kind.value for kind in Kind)
 
 
 class LibraryMessage(NamedTuple):
-    """A parsed library message, not yet decided; *frames* are joined from their parts."""
+    """A parsed library message, not yet decided."""
 
     header: dict[str, Any]
     kind: str
@@ -114,30 +141,20 @@ class LibraryMessage(NamedTuple):
     frames: Sequence[Buffer]
 
 
-def _pack(
-    header: dict[str, Any], frames: Sequence[Buffer], context: Context
-) -> tuple[bytes, Sequence[Buffer]]:
-    """Return the envelope's header and frames of a message for *context*."""
-    parts, counts = split(frames)
-    words = [header, context.kind.value, context.operation]
-    return canonical.pack([*words, counts] if counts else words), parts
-
-
 def parse(verified: Verified) -> LibraryMessage:
-    """Parse the header of *verified* and join its frames.
+    """Parse the header of *verified*.
 
-    :raises PayloadError: if :func:`_pack` could not have made the header. Of the family header only
-        the encoding is checked here.
+    :raises PayloadError: if :meth:`Link.seal` could not have made it. Of the family header only the
+        encoding is checked here.
     """
     try:
         words = canonical.unpack(verified.header)
     except ValueError:
         raise _malformed("is not canonical MessagePack") from None
     match words:
-        case [dict() as header, str() as kind, operation, *counts] if len(counts) <= 1:
+        case [dict() as header, str() as kind, operation]:
             _check(kind, operation)
-            frames = join(verified.frames, counts[0]) if counts else verified.frames
-            return LibraryMessage(header, kind, operation, frames)
+            return LibraryMessage(header, kind, operation, verified.frames)
     raise _malformed("is no list of a family header, a kind and an operation")
 
 
@@ -152,5 +169,5 @@ def _malformed(problem: str) -> PayloadError:
     return PayloadError(
         f"the message's header {problem}",
         rule="payload.header",
-        fix="Seal messages with safeser.Channel, or as docs/reference/envelope-v1-library.md says.",
+        fix="Seal messages with safeser.Channel, or as docs/reference/envelope.md says.",
     )

@@ -27,21 +27,25 @@ from safeser.channel.events import (
     short_reason,
 )
 from safeser.channel.standing import ChannelView, Ending
-from safeser.envelope import Handshake, Session
 from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
+from safeser.gate import Handshake, Session
 from safeser.identity import PublicKey
 from safeser.policy import Policy
 from safeser.policy.questions.readable import readable
 from safeser.policy.questions.shadow import PERMIT, shadow_rule
-from safeser.values import UNKNOWN, Context, Described, Kind, Limits, Suite
+from safeser.values import UNKNOWN, Context, Described, Kind, Limits
 
 __all__ = ["ID_LENGTH", "PATIENCE", "Recording", "logged_failures", "note_refusal"]
 
 logger = logging.getLogger("safeser.channel")
 
-#: Seconds, counted in calls of tend(), that a new key or stricter suite waits for sessions to be
-#: renewed with it: a peer that does not respond must not delay it for longer.
+#: Seconds, counted in calls of tend(), that a new key waits for sessions to be renewed with
+#: it: a peer that does not respond must not delay it for longer.
 PATIENCE = 10
+
+#: What records say of each session. Version 1 of the envelope had two suites, and the form of the
+#: log does not change together with that of messages.
+_SUITE = "encrypt"
 
 #: Characters of an id in a record: 48 bits to name a session.
 ID_LENGTH = 12
@@ -95,7 +99,6 @@ class Recording:
         #: Whether the peer asked for a renewal.
         self.stale = False
         self._when_stale: Callable[[], None] | None = None
-        self._weak = 0  # calls of tend() since the policy required a stricter suite
         #: Why this link is over, once it is: nothing is decided for its peer any more.
         self.over: Ending | None = None
         self._when_over: Callable[[Ending], None] | None = None
@@ -155,7 +158,7 @@ class Recording:
                 "key": session.peer_key.fingerprint,
                 "peer": session.peer,
                 "peer_states": policy_text(claims.policy, claims.revision, claims.sha256),
-                "suite": session.suite.word,
+                "suite": _SUITE,
                 **way,
             },
         )
@@ -252,27 +255,13 @@ class Recording:
         self._when_stale = renew
 
     def tend(self, own_key: PublicKey, policy: Policy) -> None:
-        """Renew the session if it is old, or was begun with another key or, if it lasts, policy.
-
-        End it if the policy requires a stricter suite and no renewal to one came in time.
-        """
-        weak = self.session.suite < self.required_suite
-        self._weak = self._weak + 1 if weak else 0
-        if weak and (self._when_stale is None or self._weak > PATIENCE):
-            self.finish(Ending("policy.suite", self.peer))
+        """Renew the session if it is old, or was begun with another key or, if it lasts, policy."""
         current = self.stated_policy in (policy.sha256, "") or not self.lasts
-        fresh = current and not (weak or self.stale or self.session.is_aged)
+        fresh = current and not (self.stale or self.session.is_aged)
         if own_key == self.own_key and fresh:
             return
         if self._when_stale is not None and self.over is None:
             self._when_stale()
-
-    @property
-    def required_suite(self) -> Suite:
-        """The least strict suite that the policy accepts here."""
-        return self.channel.policy.suite(
-            self.local, self.peer, transport=self.transport, same_host=self.same_host
-        )
 
     def handshake(self, *, initiator: bool) -> Handshake:
         """Return a handshake that renews the session with the same peer."""
@@ -285,7 +274,7 @@ class Recording:
         self.facts = self._session_facts()
         self.stale = False
         self.channel.inspect(self)
-        self.note_suite()
+        self.note_session()
         self.note_drift()
 
     def finish(self, ending: Ending) -> None:
@@ -512,15 +501,14 @@ class Recording:
         """Record bytes that do not authenticate, under an unknown sender."""
         self.note_refusal(Context(UNKNOWN, self.local, Kind.ADMIN), error)
 
-    def note_suite(self) -> None:
-        """Count the session with its suite, so that auditors find unencrypted sessions."""
-        suite = self.session.suite.word
+    def note_session(self) -> None:
+        """Count the session."""
         with logged_failures("count"):
             self.audit.count(
                 sender=self.peer,
                 recipient=self.local,
                 operation="handshake",
-                rule=f"suite.{suite}",
+                rule=f"suite.{_SUITE}",
                 permitted=True,
             )
 

@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from safeser.envelope import Handshake
 from safeser.errors import AuthenticationError, EnvelopeError
+from safeser.gate import Handshake
 
 __all__ = ["Renewal", "Step"]
 

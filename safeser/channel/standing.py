@@ -10,8 +10,8 @@ import datetime
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
-from safeser.envelope import Handshake
 from safeser.errors import ConfigError
+from safeser.gate import Handshake
 from safeser.identity import Identity, KeyState, PublicKey, Roster, RosterEntry, VerifyingKey
 from safeser.policy import Policy
 from safeser.values import check_principal
@@ -26,7 +26,6 @@ SENTENCES = {
     "key.expired": "the last day of the key of {whose} (not_after) is over",
     "key.unlisted": "the roster lists the key of {whose} no more",
     "policy.no-context": "the policy has no context with {whose} any more",
-    "policy.suite": "the policy requires a stricter suite of sessions with {whose}",
 }
 
 _STATES = {

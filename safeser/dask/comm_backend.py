@@ -44,8 +44,8 @@ from safeser.dask.worker.confinement import REPORT, prove
 from safeser.dask.worker.endings import silence_closed_connections, unblock
 from safeser.dask.worker.process_surface import confine
 from safeser.dask.worker.task_loads import record_refused_loads
-from safeser.envelope import Handshake, HandshakeRefused, SuiteRefused
 from safeser.errors import AuditError, AuthenticationError, ConfigError, SafeserError
+from safeser.gate import PREAMBLE, Handshake, HandshakeRefused, OtherVersion
 from safeser.operations import Server
 from safeser.values import UNKNOWN
 
@@ -94,7 +94,12 @@ async def _shake_hands(stream: IOStream, handshake: Handshake) -> None:
 
 async def _hear(stream: IOStream, handshake: Handshake) -> None:
     """Answer an initiator; tell it that it was refused only if it speaks safeser at all."""
-    handshake.feed(await stream.read_bytes(handshake.wanted))  # the preamble
+    try:
+        handshake.feed(await stream.read_bytes(handshake.wanted))  # the preamble
+    except OtherVersion:
+        if not stream.closed():
+            stream.write(PREAMBLE)  # its log says which version this is
+        raise
     try:
         await _shake_hands(stream, handshake)
     except AuthenticationError:
@@ -169,11 +174,15 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         try:
             await _settled(channel, stream)
             way: dict[str, Any] = {"transport": "safeser", "same_host": is_same_host(stream)}
-            handshake = channel.handshake(initiator=True, expected_peer=expected, **way)
+            handshake = channel.handshake(initiator=True, expected_peer=expected)
             try:
                 await asyncio.wait_for(_shake_hands(stream, handshake), HANDSHAKE_SECONDS)
             except StreamClosedError as error:
-                convert_stream_closed_error(self, error)
+                raise CommClosedError(
+                    f"{PREFIX}{address} closed the connection during the handshake ({error}). If"
+                    " it runs a release of safeser that speaks version 1 of the envelope, upgrade"
+                    " that: this process speaks version 2"
+                ) from None
             comm = SafeserComm(
                 stream,
                 PREFIX + get_stream_address(stream),
@@ -188,6 +197,8 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
             stream.close()
             if isinstance(error, AuthenticationError) and error.rule == "authentication":
                 logger.warning("%s%s is not accepted: %s", PREFIX, address, _detail(error))
+                if isinstance(error, OtherVersion):  # which is nobody's secret
+                    raise AuthenticationError(f"{PREFIX}{address}: {error.detail}") from None
                 raise _not_accepted(address, channel, expected=expected) from None
             raise  # or what this process knows of its own key
         try:
@@ -220,7 +231,7 @@ def _not_accepted(
         f"{PREFIX}{address} and this process ({identity.principal}, {identity.public.text}) did not"
         " accept each other",
         fix=f"Check that it speaks safeser://{who}, that rosters and policies of both sides list"
-        " both keys, and that both policies ask for the same suite.",
+        " both keys, and that both run the same version of safeser.",
     )
 
 
@@ -372,7 +383,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         try:
             await _settled(self._channel, stream)
             way: dict[str, Any] = {"transport": "safeser", "same_host": is_same_host(stream)}
-            handshake = self._channel.handshake(initiator=False, **way)
+            handshake = self._channel.handshake(initiator=False)
             await asyncio.wait_for(_hear(stream, handshake), HANDSHAKE_SECONDS)
             address = peer.removeprefix(PREFIX)
             return self._channel.link(handshake, shared=False, address=address, **way)
@@ -389,21 +400,18 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             self._pending.pop(stream, None)
 
     def _note_refused(self, error: Exception, *, address: str) -> None:
-        """Record a peer whose key is not listed; count one that proves none, or too weak a suite.
+        """Record a peer whose key is not listed; count one that proves none.
 
         A key costs its owner nothing either: the log writes some of a flood, and counts the others.
         """
-        sender, rule = UNKNOWN, "authentication"
         if isinstance(error, HandshakeRefused) and error.key:
             self._channel.note_unlisted_key(error.key, address)
             return
-        if isinstance(error, SuiteRefused):
-            sender, rule = error.principal, f"suite.{error.suite.word}"
         self._channel.audit.count(
-            sender=sender,
+            sender=UNKNOWN,
             recipient=self._channel.identity.principal,
             operation="handshake",
-            rule=rule,
+            rule="authentication",
             permitted=False,
         )
 

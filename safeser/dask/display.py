@@ -20,18 +20,13 @@ from jinja2 import TemplateError
 from safeser.dask.servers import link_of
 from safeser.dask.stock.comm import GUARDED
 from safeser.errors import PolicyDenied, SafeserError
-from safeser.values import Grant, Kind, Suite
+from safeser.values import Grant, Kind
 
 __all__ = ["Display"]
 
 _SHOWN_MAX = 200  # an address; more is no help to a reader
 _PACKAGES_MAX = 200  # of which one process tells the versions
 _HASH_SHOWN = 12  # as `safeser policy show` and the log begin it
-
-_SUITES = {
-    Suite.AUTHENTICATE: "traffic is readable on the network",
-    Suite.ENCRYPT: "traffic is encrypted",
-}
 
 #: What Dask's own drawing raises about a scheduler that says of itself what it should not.
 _UNDRAWABLE = (
@@ -135,9 +130,6 @@ class Display:
         theirs = _other_policy(link, policy)
         if theirs:  # the reason for refusals that this process's own copy does not explain
             yield "peer's policy", theirs
-        suite = getattr(getattr(link, "session", None), "suite", None)
-        if suite is not None:
-            yield "suite", f"{suite.word} ({_SUITES[suite]})"
         if link is not None:
             yield "opens", _families(link, requested=getattr(self, "_deserializers", None))
             sent = "what you submit, by Dask's own protocol: nothing here decides it"

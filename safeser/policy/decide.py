@@ -51,7 +51,6 @@ from safeser.values import (
     Grant,
     KeyConflicts,
     Kind,
-    Suite,
 )
 
 __all__ = ["Table"]
@@ -80,7 +79,6 @@ class Table:
     :param rules: in the order of the file.
     :param principals: names that the policy lists; every other name counts as ``unknown``.
     :param own: families that the policy declares beyond those built in.
-    :param suite: of sessions between principals between which no context decides anything.
     """
 
     def __init__(
@@ -89,9 +87,7 @@ class Table:
         principals: Collection[str],
         *,
         own: frozenset[str] = frozenset(),
-        suite: Suite = Suite.AUTHENTICATE,
     ) -> None:
-        self.suite = suite
         self.own = own
         self._families = _FAMILIES | own
         self.rules = tuple(rules)
@@ -114,7 +110,7 @@ class Table:
     def at(self, moment: float) -> Table:
         """Return the table in which the contexts have ended whose dates have passed at *moment*."""
         rules = [rule.after_end() if rule.end <= moment else rule for rule in self.rules]
-        return Table(rules, self.principals, own=self.own, suite=self.suite)
+        return Table(rules, self.principals, own=self.own)
 
     # --- matching ------------------------------------------------------------------------------
 
@@ -154,27 +150,6 @@ class Table:
         ways = itertools.product(((one, other), (other, one)), Kind, ANY_TRANSPORT, ANYWHERE)
         hops = (Hop(*pair, kind, transport, same_host) for pair, kind, transport, same_host in ways)
         return any(rule is not None and not rule.ended for rule in map(self.match, hops))
-
-    def suite_between(
-        self, one: str, other: str, *, transport: str | None, same_host: bool | None
-    ) -> Suite:
-        """Return the strictest suite of all contexts that decide what either hands the other."""
-        hops = (
-            Hop(*pair, kind, transport, same_host)
-            for pair in ((one, other), (other, one))
-            for kind in Kind
-        )
-        deciding = (rule for rule in map(self.match, hops) if rule is not None)
-        return max((rule.suite for rule in deciding), default=self.suite)
-
-    def met(self, one: str) -> Iterable[str]:
-        """Return a principal of each kind that *one* meets, where kinds match the same contexts."""
-        kinds = {
-            (self._senders.get(other, 0), self._recipients.get(other, 0)): other
-            for other in self.principals
-            if self.meets(one, other)
-        }
-        return kinds.values()
 
     def shadowed(self) -> Rule | None:
         """Return the first context that earlier ones leave nothing to match, or None.

@@ -194,20 +194,6 @@ def _check_types(entry: Entry, rule: Rule) -> None:
         )
 
 
-def _check_suite(entry: Entry, rule: Rule) -> None:
-    if not entry.spells("suite") or rule.in_sessions:
-        return
-    stranger = {UNKNOWN} in (rule.senders, rule.recipients)
-    why = (
-        "an unknown principal has no session"
-        if stranger
-        else "a connection over tcp or tls is no session of safeser"
-    )
-    entry.refuse(
-        f"a suite has no effect here: {why}", "suite", rule="config.no-effect", fix="Take it out."
-    )
-
-
 def _check_operations(entry: Entry, rule: Rule) -> None:
     """Refuse a grant whose every message is of a kind that the context does not match."""
     strongest = Kind.strongest([*rule.kinds]).strength
@@ -328,7 +314,6 @@ _CHECKS = (
     _check_types,
     _check_operations,
     _check_sender_listed,
-    _check_suite,
     _check_audit,
     _check_audit_failure,
     _check_admin,

@@ -50,11 +50,8 @@ def observing(written: Table, principals: Collection[str]) -> Table:
     taking = taking_code(rules, written.own)
     families = (*(family for family in FAMILIES if family != "error"), *sorted(written.own))
     allow = {(each.name, each.role): each for rule in rules for each in rule.allow}
-    # What the file wants encrypted stays encrypted while it is only observed.
-    suite = max((rule.suite for rule in rules), default=written.suite)
     same = {
         "until": None,
-        "suite": suite,
         "authors": listed,
         "values": listed,
         "classes": "own" if any(rule.classes == "own" for rule in rules) else "registered",
@@ -83,7 +80,7 @@ def observing(written: Table, principals: Collection[str]) -> Table:
                 found.append(rule.model_copy(update={"name": name, **same, **place, **grants}))
         if UNKNOWN in rule.senders | rule.recipients:
             found.append(rule)
-    return Table(found, listed, own=written.own, suite=max(written.suite, suite))
+    return Table(found, listed, own=written.own)
 
 
 def _submission(rule: Rule, rules: Sequence[Rule], recipients: frozenset[str]) -> str:

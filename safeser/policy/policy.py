@@ -28,7 +28,7 @@ from safeser.policy.source.model import AcknowledgedModel
 from safeser.policy.source.scope import Scope
 from safeser.policy.source.shape import shape
 from safeser.tracebacks import for_callers
-from safeser.values import AuditFailure, Context, Decision, Grant, KeyConflicts, Kind, Limits, Suite
+from safeser.values import AuditFailure, Context, Decision, Grant, KeyConflicts, Kind, Limits
 
 __all__ = ["Policy"]
 
@@ -284,37 +284,6 @@ class Policy:
         if found is None:
             each = (other for other in self.principals if table.meets(asked[1], other))
             found = table.remembered[asked] = frozenset(each)
-        return found
-
-    def suite(
-        self,
-        one: str,
-        other: str | None = None,
-        *,
-        transport: str | None = None,
-        same_host: bool | None = None,
-    ) -> Suite:
-        """Return the least strict suite of a session between *one* and *other*.
-
-        It is the strictest of all contexts that decide what either hands the other, of any kind:
-        one connection serves them all.
-
-        :param other: None for the strictest with any principal that *one* may meet.
-        :param transport: how the session's messages travel, and *same_host* whether both ends are
-            on one machine, for contexts that ask for it.
-        """
-        table = self._table
-        name = table.known(one)
-        known = None if other is None else table.known(other)
-        asked = ("suite", name, known, transport, same_host)
-        found: Suite | None = table.remembered.get(asked)
-        if found is None:
-            others = table.met(name) if known is None else (known,)
-            each = (
-                table.suite_between(name, met, transport=transport, same_host=same_host)
-                for met in others
-            )
-            found = table.remembered[asked] = max(each, default=table.suite)
         return found
 
     def __repr__(self) -> str:

@@ -43,7 +43,7 @@ def resolve(
     principals = _principals(model, document)
     rules = model.contexts
     _check_rules(rules, document, scope)
-    table = Table(rules, principals, own=scope.own, suite=scope.suite)
+    table = Table(rules, principals, own=scope.own)
     try:
         unreached = table.shadowed()
     except ConfigError as error:

@@ -73,7 +73,7 @@ WEAKEST: Mapping[str, Kind] = MappingProxyType(
 ANY_TRANSPORT: frozenset[str | None] = frozenset((*TRANSPORTS, None))
 ANYWHERE: frozenset[bool | None] = frozenset((True, False, None))
 
-#: Transports whose connections are sessions of the envelope, which have a suite.
+#: Transports whose connections are sessions of the envelope.
 SESSION_TRANSPORTS = frozenset({"safeser", "library"})
 
 #: What becomes of taken keys where no context matches.

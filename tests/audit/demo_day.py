@@ -67,7 +67,7 @@ def _log(folder: Path, principal: str, revision: int = 1) -> Iterator[AuditLog]:
 
 def _session(peer: str) -> SessionFacts:
     facts = {"peer": peer, "address": "127.0.0.1:35964", "key": _PEERS[peer]}
-    return SessionFacts("ec7c1038490b", {**facts, "suite": "authenticate"})
+    return SessionFacts("ec7c1038490b", {**facts, "suite": "encrypt"})
 
 
 def _said(sender: str, recipient: str, operation: str, kind: str, **more: Any) -> dict[str, Any]:

@@ -224,10 +224,10 @@ def test_a_payload_of_another_message_or_session_is_not_admitted(arrival):
 
 WRONG = """
 from safeser.channel import Link, Received
-from safeser.envelope import Sealed, Verified
+from safeser.gate import Prelude, Verified
 from safeser.values import Context, Payload
 
-def unverified(link: Link, sealed: Sealed, context: Context) -> None:
+def unverified(link: Link, sealed: Prelude, context: Context) -> None:
     link.payload(sealed, context, "x", {}, [])  # wrong
     link.admit(sealed, context)  # wrong
 

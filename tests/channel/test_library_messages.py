@@ -1,6 +1,6 @@
 """Messages that programs seal by themselves: as a library's author does, and as a stranger might.
 
-The decoder of tests/envelope/document.py knows nothing but docs/reference/envelope-v1.md; it and
+The decoder of tests/gate/document.py knows nothing but docs/reference/envelope.md; it and
 the channel must read the same and refuse the same.
 """
 
@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 
 import safeser
 from safeser.channel import link
-from safeser.envelope import canonical
 from safeser.errors import PayloadError
+from safeser.gate import canonical
 from safeser.identity import PublicKey
 from safeser.values import Context
 from tests.channel.test_channel import Pair
-from tests.envelope import document
+from tests.gate import document
 
 VECTORS = json.loads(
-    (Path(__file__).parents[1] / "vectors" / "envelope-v1.json").read_text(encoding="ascii")
+    (Path(__file__).parents[1] / "vectors" / "envelope-v2.json").read_text(encoding="ascii")
 )
 
 

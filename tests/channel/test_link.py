@@ -45,7 +45,7 @@ def test_a_message_without_payloads_is_counted(links):
     _, bea = links("ann", "bea")
     assert bea.load(bea.admit(bea.inbound(Kind.ADMIN, "identity"))) == []
     assert bea.audit.counts == [
-        ("ann", "bea", "handshake", "suite.authenticate", True),
+        ("ann", "bea", "handshake", "suite.encrypt", True),
         ("ann", "bea", "identity", "permit", True),
     ]
     assert bea.audit.events == []

@@ -40,7 +40,7 @@ def test_both_ends_know_the_session_and_the_number_of_a_message(doors, policy):
         "key": near.own_key.fingerprint,
         "peer": "ann",
         "peer_states": f"doors/3/{near.policy.sha256[:16]}",
-        "suite": "authenticate",
+        "suite": "encrypt",
         "transport": "library",
     }
 

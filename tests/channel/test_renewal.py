@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.channel import Ending, Renewal
-from safeser.envelope import MAX_SECONDS
 from safeser.errors import AuthenticationError, EnvelopeError
+from safeser.gate import MAX_SECONDS
 from safeser.identity import KeyState, Roster
 from tests.channel.rosters import changed, entry
 

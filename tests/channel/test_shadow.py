@@ -265,12 +265,10 @@ def test_an_observing_policy_keeps_the_floors(policy):
     assert observed.decide(Context("dora", "cy"), "cloudpickle", author="ann").permitted
 
 
-def test_unknown_has_what_the_contexts_say_and_what_is_to_be_encrypted_is(policy):
-    text = observing(policy).replace("name: little\n", "name: little\n    suite: encrypt\n")
-    text, _, _ = text.partition("limits:")
+def test_unknown_has_what_the_contexts_say(policy):
+    text, _, _ = observing(policy).partition("limits:")
     text += "  - {name: strangers, sender: unknown, recipient: bea, kinds: [admin, data]}\n"
     observed = Policy.parse(text)
-    assert observed.suite("cy", "bea").word == "encrypt"
     assert observed.decide(Context("eve", "bea"), "msgpack").context == "strangers"
     assert not observed.decide(Context("eve", "bea"), "dask").permitted
     assert not observed.decide(Context("eve", "bea", "task"), "msgpack").permitted

@@ -35,7 +35,7 @@ POLICIES = {
     "  transport: [safeser, library]\n  authors: [c]\n  submission: sealed\n"
     "  serializers: [msgpack, pickle]\n  deserializers: [msgpack, pickle]\n"
     "  operations: {grant: [look, update-graph]}\n  key_conflicts: {definition: warn}\n"
-    "- name: far\n  sender: a\n  recipient: b\n  same_host: false\n  suite: encrypt\n"
+    "- name: far\n  sender: a\n  recipient: b\n  same_host: false\n"
     "- name: outside\n  sender: unknown\n  recipient: b\n  transport: tls\n...\n",
 }
 DEMO = "explain demo --recipient=scheduler --operation=update-graph"
@@ -78,7 +78,7 @@ ROWS = [
     *(
         ("show more.yaml", 0, [says])
         for says in (
-            *("transport   library, safeser", "suite       authenticate", "suite       encrypt"),
+            "transport   library, safeser",
             *("same host   yes", "same host   no, another", "authors     c, relayed"),
             "submission  sealed: what authors signed runs there",
             "conflicts   definition: warn, principal: warn",
@@ -86,7 +86,6 @@ ROWS = [
         )
     ),
     (f"{MORE} --same-host --transport=safeser", 0, ["over safeser, from the same host"]),
-    (f"{MORE} --same-host --transport=safeser", 0, ["suite authenticate or stricter"]),
     (f"{MORE} --other-host --transport=tls", 1, ["near: not for transport tls"]),
     (f"{MORE} --same-host --transport=inproc", 2, ["one of safeser, tcp, tls, library"]),
     (f"{DEMO} --sender=alice --kind=task --family=cloudpickle", 0, ["permitted ["]),

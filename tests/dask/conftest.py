@@ -27,8 +27,7 @@ from safeser.dask.wire.codec import PayloadRow, parse
 from safeser.errors import SafeserError
 from safeser.identities import make_identities
 from safeser.operations import Server
-from safeser.values import Suite
-from tests.conftest import in_suite
+from safeser.policy.ready import locate
 from tests.dask.attacks.rows import forms_of
 from tests.dask.forged import Eager, forged
 from tests.dask.patched import OF_SERVERS, patched
@@ -211,12 +210,6 @@ def run() -> Callable[..., Any]:
 PRINCIPALS = ("scheduler", "worker", "nanny", "client", "stranger")
 
 
-@pytest.fixture
-def suite():
-    """What sessions do; modules that try both have a fixture of this name."""
-    return Suite.AUTHENTICATE
-
-
 @pytest.fixture(scope="session")
 def _keys_of_all(tmp_path_factory):
     """Keys to copy: each takes a write that waits for the disk."""
@@ -226,7 +219,7 @@ def _keys_of_all(tmp_path_factory):
 
 
 @pytest.fixture
-def net(tmp_path, monkeypatch, suite, _keys_of_all):
+def net(tmp_path, monkeypatch, _keys_of_all):
     """Settings for each role, and the scheme in this process beside stock ones."""
     keys = tmp_path / "keys"
     shutil.copytree(_keys_of_all, keys)
@@ -235,7 +228,7 @@ def net(tmp_path, monkeypatch, suite, _keys_of_all):
     roles = {role: {"identity": str(keys / f"{role}.key")} for role in PRINCIPALS[:4]}
     monkeypatch.setitem(registry.backends, "safeser", comm_backend.Backend())
     policy = tmp_path / "policy.yaml"
-    policy.write_text(in_suite("default", suite))
+    policy.write_text(locate("default").read_text("utf-8"))
     settings = {"audit": str(tmp_path / "audit"), "policy": str(policy), **roles}
     with dask.config.set({"safeser": settings}):
         yield Net(keys)

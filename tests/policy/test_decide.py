@@ -20,7 +20,7 @@ from safeser.operations import NAMES as OPERATION_NAMES
 from safeser.policy import Policy
 from safeser.policy.decide import Table
 from safeser.policy.source.context import Rule
-from safeser.values import Context, Kind, Suite
+from safeser.values import Context, Kind
 from tests.draws import draws
 from tests.policy.random_policies import (
     DATES,
@@ -213,7 +213,6 @@ def test_the_floors_hold_whatever_a_rule_says() -> None:
     everything = ("msgpack", "dask", "pickle", "cloudpickle")
     rule = Rule.model_construct(
         name="forged",
-        suite=Suite.AUTHENTICATE,
         senders=frozenset({"unknown", "a"}),
         recipients=frozenset({"unknown", "a"}),
         kinds=frozenset(Kind),

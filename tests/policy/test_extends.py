@@ -36,7 +36,7 @@ BASE = """\
 safeser: 1
 name: base
 revision: 7
-suite: encrypt
+mode: observe
 principals: {one: {}, two: {}, ann: {groups: [team]}, ben: {groups: [guests]}}
 contexts:
   - {name: first, sender: one, recipient: [two, 'group:team'], serializers: [dask, msgpack, pickle]}
@@ -95,7 +95,7 @@ def test_each_field_of_both(files):
     made = Policy.load(
         files(
             own(
-                "suite: authenticate",
+                "mode: enforce",
                 "principals: {eve: {groups: [team]}}",
                 "contexts: [{name: above, sender: eve, recipient: one}]",
                 "limits: {max_bytes: 64KiB}",
@@ -104,7 +104,7 @@ def test_each_field_of_both(files):
             )
         )
     )
-    assert (made.name, made.revision, made.suite("one").word) == ("own", 1, "authenticate")
+    assert (made.name, made.revision, made.observes) == ("own", 1, False)
     # People of the base do not come along, nor what only they could do.
     assert sorted(made.principals) == ["eve", "one", "two"]
     assert [rule.name for rule in made.contexts] == ["above", "first", "both"]
@@ -214,7 +214,7 @@ def test_an_error_names_the_file_and_the_line(files, lines, change, rule, where)
     base = BASE if change is None else BASE.replace(*change)
     if lines is None:
         text = {"config.missing-key": "amend", "config.unknown-key": "extend"}[rule] + ": {}"
-        text = BASE.replace("suite: encrypt", text)
+        text = BASE.replace("mode: observe", text)
     if change == ("mode", "mode"):
         base = BASE.replace("revision: 7", "revision: 7\nextends: default")
     with refusal(ConfigError, rule) as error:

@@ -247,6 +247,20 @@ def test_a_limit_of_elements_is_one_of_memory_now() -> None:
     assert policy(more=f"limits: {{{limits}}}\n").limits == Limits()
 
 
+@pytest.mark.parametrize("where", ["of the policy", "of a context"])
+@pytest.mark.parametrize("word", ["encrypt", "authenticate"])
+def test_a_suite_is_to_be_taken_out(where: str, word: str) -> None:
+    if where == "of the policy":
+        error = refused(more=f"suite: {word}\n")
+    else:
+        error = refused(f"- {{name: x, sender: a, recipient: b, suite: {word}}}\n")
+    assert (error.rule, error.fix) == (
+        "config.moved",
+        "Remove the line: every session is encrypted.",
+    )
+    assert str(error).count("'suite'") == 1
+
+
 def test_too_many_contexts() -> None:
     contexts = "".join(f"- {{name: x{i}, sender: a, recipient: b}}\n" for i in range(257))
     assert "256" in refused(contexts).message
@@ -325,7 +339,7 @@ def test_the_same_bytes_are_parsed_once_and_others_anew(tmp_path: Path) -> None:
 
 def whole(line_break: str = "\n") -> bytes:
     """Return a policy in which each line can be left out, the last ones without a fault."""
-    text = f"{HEAD}{PRINCIPALS}contexts:\n{CONTEXT}suite: encrypt\nlimits: {{max_depth: 90}}\n...\n"
+    text = f"{HEAD}{PRINCIPALS}contexts:\n{CONTEXT}limits: {{max_depth: 90}}\n...\n"
     return text.replace("\n", line_break).encode()
 
 

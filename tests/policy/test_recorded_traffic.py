@@ -325,7 +325,7 @@ def test_a_proposal_permits_nothing_that_was_not_seen(name: str) -> None:
 
 def test_groups_profiles_and_values_come_from_the_policy_of_the_traffic() -> None:
     like = Policy.parse(
-        "safeser: 1\nname: like\nrevision: 4\nsuite: encrypt\n"
+        "safeser: 1\nname: like\nrevision: 4\n"
         "principals: {s: {}, a: {groups: [g]}, b: {groups: [g]}, c: {groups: [g]}}\ncontexts:\n"
         "- name: x\n  sender: group:g\n  recipient: s\n  values: [group:g]\n"
         "  serializers: [msgpack, pickle]\n  deserializers: [msgpack, pickle]\n"
@@ -337,7 +337,6 @@ def test_groups_profiles_and_values_come_from_the_policy_of_the_traffic() -> Non
     assert "sender: group:g" in text
     assert "values: [group:g]" in text
     assert 'pickle: {profile: [data, numpy], allow: {"my.lib:P": class}}' in text
-    assert "suite: encrypt" in text
     assert "revision: 5" in text
     Policy.parse(text)
 

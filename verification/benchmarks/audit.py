@@ -48,7 +48,7 @@ FACTS = {
     "key": "abcd-efgh-ijkl-mnop",
     "peer": "scheduler",
     "peer_states": "team/7/0123456789abcdef",
-    "suite": "authenticate",
+    "suite": "encrypt",
 }
 
 

@@ -21,7 +21,6 @@ from examples.demo.processes import Child, Processes
 from safeser.identities import make_identities
 from safeser.policy import Policy
 from safeser.policy.ready import locate
-from safeser.values import Suite
 from verification.benchmarks.serialization.counted import FOLDER
 
 PROJECT = Path(__file__).parents[2]
@@ -32,20 +31,17 @@ class Transport:
     """What a cluster speaks.
 
     :param policy: the ready policy that decides, where the scheme is ``safeser``.
-    :param suite: of the envelope.
     :param user: principal of the client.
     """
 
     scheme: str
     policy: str = "default"
-    suite: Suite = Suite.AUTHENTICATE
     user: str = "client"
 
 
 #: What is compared.
 TRANSPORTS = {
     "safeser": Transport("safeser"),
-    "safeser encrypt": Transport("safeser", suite=Suite.ENCRYPT),
     "safeser sealed": Transport("safeser", policy="dask-cluster", user="carol"),
     "tcp": Transport("tcp"),
     "tls": Transport("tls"),
@@ -86,7 +82,7 @@ class Cluster:
     def prepare(self) -> None:
         self.folder.mkdir(mode=0o700)
         if self.scheme == "safeser":
-            text = _policy(self.transport)
+            text = locate(self.transport.policy).read_text(encoding="utf-8")
             make_identities(self.folder / "keys", Policy.parse(text).principals)
             (self.folder / "policy.yaml").write_text(text, encoding="utf-8")
         elif self.scheme == "tls":
@@ -224,14 +220,6 @@ def running(
 def _seconds(child: Child) -> float:
     times = psutil.Process(child.pid).cpu_times()
     return float(times.user + times.system)
-
-
-def _policy(transport: Transport) -> str:
-    """Return the ready policy of *transport* with its suite."""
-    text = locate(transport.policy).read_text(encoding="utf-8")
-    changed = text.replace("revision: 1\n", f"revision: 1\nsuite: {transport.suite.word}\n", 1)
-    assert changed != text
-    return changed
 
 
 def _make_certificate(folder: Path) -> None:

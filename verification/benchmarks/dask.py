@@ -4,10 +4,10 @@ The one rule: one run has all clusters up at once and lets them take turns, so t
 the machine does falls on each of them alike.
 
 Each cluster is a scheduler, two workers with one thread each and one client, all of them processes
-on loopback, started by Dask's own commands. On safeser:// policy ``default`` decides, with suite
-authenticate in one cluster and encrypt in another, and ``dask-cluster`` in a third, where an
-engineer's client seals what it submits; the audit log is written. The keys of tls:// are those of
-``distributed.Security.temporary()``. Sizes to transfer and to shuffle are megabytes.
+on loopback, started by Dask's own commands. On safeser:// policy ``default`` decides in one
+cluster, and ``dask-cluster`` in another, where an engineer's client seals what it submits; the
+audit log is written. The keys of tls:// are those of ``distributed.Security.temporary()``. Sizes to
+transfer and to shuffle are megabytes.
 """
 
 from __future__ import annotations
@@ -119,8 +119,7 @@ def main() -> None:
     ]
     report.show(("", "transport", "median", "quartiles", "time / tcp", "time / tls"), lines)
     notes = (
-        f"safeser:// with policy default, in suite authenticate and encrypt, and with policy"
-        f" dask-cluster as sealed; {log}",
+        f"safeser:// with policy default, and with policy dask-cluster as sealed; {log}",
         f"Each cluster: {options.workers} workers of one thread without nannies; scatter and"
         " gather go through the scheduler",
         "time / tcp and time / tls: median of the rounds' ratios, above 1 is slower",

@@ -23,7 +23,7 @@ from safeser.operations import NAMES
 from safeser.policy import Policy
 from safeser.policy.decide import Table
 from safeser.policy.source.context import Rule
-from safeser.values import ANY_AUTHOR, Context, Kind, Suite
+from safeser.values import ANY_AUTHOR, Context, Kind
 from verification.benchmarks import report
 
 CONTEXTS = 1_000
@@ -39,7 +39,6 @@ def large_table() -> tuple[Table, list[Context]]:
     rules = [
         Rule.model_construct(
             name=f"context-{number}",
-            suite=Suite.AUTHENTICATE,
             senders=frozenset(names[2 * number : 2 * number + 2]),
             recipients=frozenset({"scheduler"}),
             kinds=frozenset(Kind),

@@ -33,7 +33,7 @@ with atheris.instrument_imports(include=["safeser.inspection", "safeser.pickles.
 import joblib
 import numpy as np
 
-from safeser.envelope.format import MAGIC
+from safeser.gate.format import MAGIC
 from tests.inspection.forging import archive, legacy_file, state_dict, torch_records
 from verification.fuzz import running
 
@@ -141,7 +141,7 @@ def seeds() -> list[bytes]:
     made.append(legacy_file(pickle.dumps({"a": 1}, 2), ["0"], (2, bytes(8))))
     made += [pickle.dumps({"a": [1, 2.5]}, protocol) for protocol in range(6)]
     made.append(pickle.dumps(1) + pickle.dumps([2], 2))
-    made += [MAGIC + bytes(60), MAGIC + struct.pack("<4H", 1, 1, 8, 2) + bytes(100)]
+    made += [MAGIC + bytes(60), MAGIC + struct.pack("<I3Q", 1, 1, 8, 4) + bytes(100)]
     return made
 
 

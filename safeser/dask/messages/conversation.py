@@ -56,8 +56,8 @@ from safeser.dask.wire.ceilings import (
 )
 from safeser.dask.wire.codec import has_large_element
 from safeser.dask.wire.gc_pause import gc_paused
-from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
+from safeser.gate import Verified
 from safeser.operations import Channel, Operation, Server, lookup
 from safeser.policy import Policy
 from safeser.values import Context, Kind

@@ -34,8 +34,8 @@ from safeser.dask.wire.shapes import Later, check_fields, check_inner
 from safeser.dask.wire.slots import DECLARED, FAILURE, WHOLE, WRAPPED, Plan, Slot, find, plan
 from safeser.dask.wire.structure import MOST_STRUCTURE, too_much
 from safeser.dask.wire.task_key import task_of
-from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
+from safeser.gate import Verified
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
 from safeser.policy import Policy
 from safeser.policy.rules import HARMLESS

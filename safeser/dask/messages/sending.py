@@ -32,9 +32,8 @@ from safeser.dask.wire.ceilings import CeilingOf, ceilings_of
 from safeser.dask.wire.codec import Encoder, Leaf, PayloadRow
 from safeser.dask.wire.reader import check_header, check_readable
 from safeser.dask.wire.structure import MOST_STRUCTURE, structure_of
-from safeser.envelope import byte_count, check_payload, too_large
-from safeser.envelope import format as wire
 from safeser.errors import PayloadError, SafeserError
+from safeser.gate import byte_count, check_payload, too_large
 from safeser.operations import Channel, Operation, Server, lookup
 from safeser.policy import Policy
 from safeser.policy.rules import SUBMIT
@@ -47,6 +46,9 @@ _STRAY = ("msgpack", "dask")
 
 #: Bytes by which the payload table may grow where values are replaced by failures.
 _SLACK = 1 << 12
+
+#: Bytes of plain data in one frame: msgpack reads no more than four times as many.
+_MOST_PLAIN = 1 << 30
 
 #: Values of a message that are measured here before Dask's slower sizeof is called.
 _FEW = 200
@@ -231,7 +233,7 @@ def is_overfull(frames: Sequence[Any], limits: Limits) -> bool:
     if len(frames) > limits.max_frames or byte_count(frames) > limits.max_bytes:
         return True
     longest = max(map(len, frames[:2]))
-    return 2 * longest * ELEMENT > limits.max_memory or longest > wire.MAX_FRAME
+    return 2 * longest * ELEMENT > limits.max_memory or longest > _MOST_PLAIN
 
 
 def has_much_structure(elements: Sequence[Any]) -> bool:
@@ -282,9 +284,9 @@ def _checked(frames: list[Any], limits: Limits) -> list[Any]:
         raise too_large("a message", "max_bytes", byte_count(frames), limits)
     if len(frames) > limits.max_frames:
         raise too_large("the number of a message's frames", "max_frames", len(frames), limits)
-    if max(map(len, frames[:2])) > wire.MAX_FRAME:
+    if max(map(len, frames[:2])) > _MOST_PLAIN:
         raise PayloadError(
-            f"the plain data of a message is over {wire.MAX_FRAME} bytes",
+            f"the plain data of a message is over {_MOST_PLAIN} bytes",
             rule="limit.frame",
             fix="Send large data as a value: scatter it, or wrap it in to_serialize.",
         )

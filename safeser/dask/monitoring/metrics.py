@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from safeser.audit import AuditLog
 from safeser.audit.outputs.activity import Activity
 from safeser.channel import Channel
-from safeser.dask.monitoring.state import activity_of, sessions
+from safeser.dask.monitoring.state import activity_of
 from safeser.dask.settings import open_channels
 
 __all__ = ["Decisions", "register"]
@@ -80,7 +80,7 @@ def _lost(channel: Channel) -> list[Sample]:
 
 
 def _sessions(channel: Channel) -> list[Sample]:
-    return [([suite], number) for suite, number in sorted(sessions(channel).items())]
+    return [([], len(channel.live_links()))]
 
 
 def _policy(channel: Channel) -> list[Sample]:
@@ -112,7 +112,7 @@ _FAMILIES = (
         GaugeMetricFamily,
         "safeser_sessions",
         "Sessions that are open.",
-        ["principal", "suite"],
+        ["principal"],
         _sessions,
     ),
     (

@@ -136,7 +136,6 @@ class Peers(_Rows):
     columns = (
         ("principal", "Peer", 140),
         ("key", "Key", 200),
-        ("suite", "Suite", 110),
         ("policy", "Policy that it states", 220),
         ("same", "Same as here", 100),
         ("sessions", "Sessions", 80),

@@ -14,7 +14,7 @@ from safeser.audit.outputs.activity import Activity
 from safeser.audit.record import printable
 from safeser.channel import Channel, Link
 
-__all__ = ["Peer", "activity_of", "peers", "sessions"]
+__all__ = ["Peer", "activity_of", "peers"]
 
 
 class Peer(NamedTuple):
@@ -26,7 +26,6 @@ class Peer(NamedTuple):
 
     principal: str
     key: str
-    suite: str
     policy: str
     agrees: bool
 
@@ -46,9 +45,4 @@ def _peer(link: Link, own: str) -> Peer:
     session, claims = link.session, link.session.peer_claims
     policy = printable(f"{claims.policy} revision {claims.revision}", 80)
     agrees = claims.sha256 == own
-    return Peer(link.peer, session.peer_key.fingerprint, session.suite.word, policy, agrees)
-
-
-def sessions(channel: Channel) -> dict[str, int]:
-    """Return how many sessions *channel* has, by suite."""
-    return Counter(link.session.suite.word for link in channel.live_links())
+    return Peer(link.peer, session.peer_key.fingerprint, policy, agrees)

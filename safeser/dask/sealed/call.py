@@ -22,8 +22,8 @@ from safeser.dask.sealed.statement import ASK_OPERATOR, MOST_PACKED, SignedState
 from safeser.dask.sealed.writing import Leaf, leaf_parts
 from safeser.dask.wire.packer import packed
 from safeser.dask.wire.reader import Reader
-from safeser.envelope import Buffer
 from safeser.errors import PayloadError, PolicyDenied
+from safeser.gate import Buffer
 from safeser.policy import Policy
 from safeser.values import Limits
 

@@ -21,8 +21,8 @@ import numpy as np
 from dask._task_spec import Alias, DataNode, GraphNode, Set, Task, TaskRef, _execute_subgraph
 
 from safeser import pickles
-from safeser.envelope import Buffer
 from safeser.errors import TokenizationError
+from safeser.gate import Buffer
 from safeser.pickles.stock import Reductions, is_sent_by_value
 from safeser.tokens import Tokenizer
 from safeser.tokens.encoding import ORDERED_LEAVES

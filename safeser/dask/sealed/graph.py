@@ -55,11 +55,11 @@ from safeser.dask.wire.structure import (
     structure_of,
     too_much,
 )
-from safeser.envelope import Buffer
 from safeser.errors import PayloadError
 from safeser.families import compression
 from safeser.families.keys import check_labels
 from safeser.families.plain import DEFAULTS
+from safeser.gate import Buffer
 from safeser.identity import Identity, PublicKey
 from safeser.pickles.stock import load_code
 from safeser.values import SEALED, Limits

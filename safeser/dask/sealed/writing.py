@@ -23,8 +23,8 @@ from safeser.dask.contents.shuffle_plans import write_plan
 from safeser.dask.sealed import form
 from safeser.dask.sealed.definitions import Definitions, canonical_digest, is_imported
 from safeser.dask.wire.packer import packed
-from safeser.envelope import Buffer
 from safeser.errors import PayloadError
+from safeser.gate import Buffer
 from safeser.pickles.reading.layout import layout
 from safeser.values import Limits
 from safeser.wording import shortened

@@ -81,6 +81,8 @@ class Guard:
 class GuardedComm(SafeserComm):
     """One connection to a peer that is not authenticated."""
 
+    close = TCP.close  # no session ends with it
+
     def __init__(
         self,
         stream: IOStream,

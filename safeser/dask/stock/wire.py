@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 from tornado.iostream import IOStream
 
-from safeser.dask.transport.frames import cut_at
-from safeser.dask.transport.unfinished import Arriving, read_frame
+from safeser.dask.transport.frames import read_frame
+from safeser.dask.transport.unfinished import Arriving
 from safeser.errors import PayloadError
+from safeser.gate import cut_at
 from safeser.values import Limits
 
 __all__ = ["GREETING", "lengths_of", "read_message", "runs_of"]

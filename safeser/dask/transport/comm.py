@@ -7,6 +7,7 @@ ends its connection: bytes after it need not begin where a message begins.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -26,24 +27,26 @@ from safeser.dask.messages.conversation import SKIP, Conversation
 from safeser.dask.messages.sending import may_be_large
 from safeser.dask.sealed.renewal import Current, Statements
 from safeser.dask.sealed.value import Requests
-from safeser.dask.transport.frames import (
-    ONE_READ,
-    arrives_whole,
-    counted_size,
-    read_end,
-    read_frames,
-    read_groups,
-    written_pieces,
-)
+from safeser.dask.transport.frames import ONE_READ, read_parts, written_pieces
 from safeser.dask.transport.session_control import LONGEST_HEADER, SessionControl
-from safeser.dask.transport.unfinished import COUNTED_FROM, PIECE, Arriving, unfinished
+from safeser.dask.transport.unfinished import COUNTED_FROM, Arriving, unfinished
 from safeser.dask.wire.ceilings import MessageBounds, control_bounds, over_bounds
 from safeser.dask.wire.codec import expanded
 from safeser.dask.wire.gc_pause import gc_paused
-from safeser.envelope import PRELUDE_SIZE, Buffer, HandshakeRefused, Prelude, Start, Verified
 from safeser.errors import AuthenticationError, EnvelopeError, PolicyDenied, SafeserError
+from safeser.gate import (
+    PRELUDE_SIZE,
+    Arrival,
+    Buffer,
+    HandshakeRefused,
+    Prelude,
+    SessionClosed,
+    Verified,
+    byte_count,
+    longest_block,
+    longest_rest,
+)
 from safeser.operations import Server
-from safeser.values import Suite
 
 __all__ = ["REFUSED", "SafeserComm"]
 
@@ -299,59 +302,58 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         if stream is None:
             self.raise_if_ended()
             raise CommClosedError("the connection is closed")
-        session, data = self.link.session, _NOTHING
+        session, data, arrival = self.link.session, _NOTHING, None
         try:
             head = await stream.read_bytes(PRELUDE_SIZE)
             if first:
                 _check_accepted(head)
-            prelude = session.prelude(head)
-            # Dask's messages have no header; those about the session have little else.
-            bounds = (
-                control_bounds() if prelude.header_length else self.conversation.message_bounds()
-            )
+            prelude, bounds = session.prelude(head), self.conversation.message_bounds()
             _check_announced(prelude, bounds)
-            size, start_size = prelude.body_length, prelude.start_length
-            if start_size + size > COUNTED_FROM:
-                await arriving.take(start_size + min(size, ONE_READ))
-            if not arrives_whole(size, prelude.frame_count):
-                return await self._read_large(stream, arriving, prelude, bounds)
-            data = memoryview(bytearray(prelude.message_length - PRELUDE_SIZE))
+            size = prelude.block + prelude.rest
+            whole = size <= ONE_READ
+            if size > COUNTED_FROM:
+                await arriving.take(size if whole else prelude.block)
+            data = memoryview(bytearray(size if whole else prelude.block))
             await stream.read_into(data)
-            start = session.start(prelude, data[:start_size])
-            _check_structure(start, bounds)
+            arrival = session.arrival(prelude, data[: prelude.block])
+            _check_arrival(arrival, bounds)
+            if not whole:
+                return await read_parts(stream, arriving, arrival)
             arriving.complete = True
-            return session.verify_whole(start, data[start_size:])
+            return arrival.whole(data[prelude.block :])
         except BaseException as error:
-            data = _NOTHING  # what is raised refers to this frame, and must keep no message
+            # What is raised refers to this frame, and must keep no message.
+            data, arrival = _NOTHING, None
             # What was already read is unknown; where Dask knows another error for it, raise that.
             if isinstance(error, StreamClosedError):
                 self.stream = None
                 self._closed = True
                 self.raise_if_ended()
                 convert_stream_closed_error(self, error)
+            if isinstance(error, SessionClosed):
+                self.abort()
+                raise CommClosedError(f"{self.link.peer} closed the connection") from None
             if isinstance(error, EnvelopeError) and not isinstance(error, AuthenticationError):
                 self.raise_if_ended()
                 self._give_up(error)
             self.abort()
             raise
 
-    async def _read_large(
-        self, stream: IOStream, arriving: Arriving, prelude: Prelude, bounds: MessageBounds
-    ) -> Verified:
-        """Read what follows *prelude*, verified and decrypted while it arrives."""
-        session = self.link.session
-        data = memoryview(bytearray(prelude.start_length))
-        await stream.read_into(data)
-        start = session.start(prelude, data)
-        _check_structure(start, bounds)
-        arrival = session.arrival(start, piece=PIECE)
-        if arrival.memory:
-            await arriving.take(arrival.memory)
-        for together in read_groups(start.lengths):
-            await read_frames(stream, together, arriving, arrival, prelude.overhead.frame)
-        last = await read_end(stream, prelude.overhead.end)
-        arriving.complete = True
-        return arrival.verified(last)
+    async def close(self) -> None:
+        """Close the connection, and tell a peer that reads that nothing was cut off.
+
+        The end of a connection on which this side answers requests is never waited for: its peer
+        asks, and reads answers alone. It would have to read to see that the connection is closed.
+        """
+        stream, said = self.stream, self.conversation
+        if (
+            stream is not None
+            and not stream.closed()
+            and (said.reads_stream or not said.answers_requests)
+        ):
+            with contextlib.suppress(EnvelopeError, StreamClosedError):  # in use, or over
+                stream.write(self.link.session.closing())
+        await super().close()
 
     async def write(
         self, msg: Any, serializers: Sequence[str] | None = None, on_error: str = "message"
@@ -436,7 +438,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     ) -> int:
         # A message is sealed and enqueued before the next one is sealed: the sequence number is the
         # order on the wire.
-        size = counted_size(frames)
+        size = len(header) + byte_count(frames)
         if size <= ONE_READ and not self._sealing.locked():  # nothing comes in between
             return self._send_whole(header, frames, then)
         async with self._sealing:
@@ -502,19 +504,17 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     async def _write_pieces(self, buffers: Iterator[Buffer]) -> int:
         """Write *buffers*; return how many bytes they are.
 
-        Where they are encrypted as they are taken, one is made while the socket takes the one
-        before it, and no third: the ciphertext of a large message is never in memory whole.
+        One is encrypted while the socket takes the one before it, and no third: the ciphertext of a
+        large message is never in memory whole.
         """
-        waits = self.link.session.suite is Suite.ENCRYPT
         total, before = 0, None
         for piece in written_pieces(buffers):
             total += self._enqueue(piece)
-            if waits:
-                if before is not None:
-                    await before
-                before = self._written
-                # A peer that is as fast as this side would keep the event loop for itself.
-                await asyncio.sleep(0)
+            if before is not None:
+                await before
+            before = self._written
+            # A peer that is as fast as this side would keep the event loop for itself.
+            await asyncio.sleep(0)
         return total
 
     def _enqueue(self, piece: Buffer) -> int:
@@ -526,16 +526,27 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
 
 def _check_announced(prelude: Prelude, bounds: MessageBounds) -> None:
     """Refuse a message that is larger than anything its sender may say now."""
-    if prelude.body_length > bounds.whole:
-        raise over_bounds("a message", prelude.body_length, bounds.whole)
-    if prelude.header_length > LONGEST_HEADER:
-        raise over_bounds("the header of a message", prelude.header_length, LONGEST_HEADER)
-    if prelude.frame_count > bounds.frames:
-        raise over_bounds("the number of a message's frames", prelude.frame_count, bounds.frames)
+    block = longest_block(LONGEST_HEADER, bounds.frames)
+    if prelude.block > block:
+        raise over_bounds("the beginning of a message", prelude.block, block)
+    rest = longest_rest(bounds.whole)
+    if prelude.rest > rest:
+        raise over_bounds("a message", prelude.rest, rest)
 
 
-def _check_structure(start: Start, bounds: MessageBounds) -> None:
-    said = max(start.lengths[:2], default=0)
+def _check_arrival(arrival: Arrival, bounds: MessageBounds) -> None:
+    """Refuse a message of which one of the lengths is larger than its sender may send now."""
+    # Dask's messages have no header; those about the session have little else.
+    if arrival.header:
+        bounds = control_bounds()
+    size, count = sum(arrival.lengths), len(arrival.lengths)
+    if len(arrival.header) > LONGEST_HEADER:
+        raise over_bounds("the header of a message", len(arrival.header), LONGEST_HEADER)
+    if size > bounds.whole:
+        raise over_bounds("a message", size, bounds.whole)
+    if count > bounds.frames:
+        raise over_bounds("the number of a message's frames", count, bounds.frames)
+    said = max(arrival.lengths[:2], default=0)
     if said > bounds.structure:
         raise over_bounds("what a message says", said, bounds.structure)
 

@@ -1,101 +1,99 @@
-"""Read and write the frames of one message on a stream; adjacent small frames go together.
+"""Read and write the parts of one message on a stream, and single frames.
 
-The one rule: memory for a frame is counted first, and taken when its bytes are about to arrive.
+The one rule: memory for bytes is counted first, and taken when they are about to arrive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+import asyncio
+from collections.abc import Iterable, Iterator
 
+from distributed.protocol.utils import host_array
 from tornado.iostream import IOStream
 
-from safeser.dask.transport.unfinished import Arriving, fill, frame_memory, receive
-from safeser.envelope import Arrival, Buffer, byte_count, runs
+from safeser.dask.transport.unfinished import COUNTED_FROM, Arriving
 from safeser.errors import EnvelopeError
+from safeser.gate import GCM_TAG_SIZE, SMALL, TAG_SIZE, Arrival, Buffer, Verified
 
-#: A body up to this size is read in one piece; a larger one frame by frame, so that each large
-#: buffer owns its memory and arrays need no copy.
+#: A message up to this size is read, and written, in one piece; a larger one part by part, so that
+#: each large frame owns its memory and arrays need no copy.
 ONE_READ = 1 << 18
 
-#: Frames up to this size are read and written with their neighbours: ten thousand results are as
-#: many frames, and a system call for each takes longer than everything else that is done to it.
+#: Large frames are read in pieces of this size, each of which takes about a millisecond, decrypted
+#: too. Smaller ones cost more: each goes through the event loop.
+PIECE = 1 << 21
+
+#: Buffers up to this size are written with their neighbours: a system call for each takes longer.
 _SMALL = 1 << 14
 
-#: What a frame counts among those besides its length: at most four thousand are verified at once,
-#: in some 10 milliseconds.
-_EACH = 1 << 6
 
-
-def counted_size(frames: Sequence[Any]) -> int:
-    """Return what *frames* count among those that are written together."""
-    return _EACH * len(frames) + byte_count(frames)
-
-
-def arrives_whole(size: int, count: int) -> bool:
-    """Tell whether a message of *count* frames, *size* bytes together, is read in one piece."""
-    return size + _EACH * count <= ONE_READ
-
-
-def read_groups(lengths: Sequence[int]) -> list[list[int]]:
-    """Return *lengths* of frames in groups that share one buffer each."""
-    return runs(lengths, small=_SMALL, together=ONE_READ, each=_EACH)
-
-
-def written_pieces(buffers: Iterable[Any]) -> Iterator[Buffer]:
-    """Yield *buffers* as what to write one after the other: small neighbours in one, none empty."""
-    small: list[Any] = []
-    size = 0
+def written_pieces(buffers: Iterable[Buffer]) -> Iterator[Buffer]:
+    """Yield *buffers* as what to write one after the other: small neighbours in one."""
+    small: list[Buffer] = []
     for buffer in buffers:
-        view = memoryview(buffer)
-        if small and (view.nbytes > _SMALL or size + view.nbytes > ONE_READ):
-            yield b"".join(small)
-            small, size = [], 0
-        if view.nbytes > _SMALL:
-            yield view.cast("B")
-        elif view.nbytes:
+        if len(buffer) <= _SMALL:
             small.append(buffer)
-            size += view.nbytes
+            continue
+        if small:
+            yield b"".join(small)
+            small = []
+        yield buffer
     if small:
         yield b"".join(small)
 
 
-async def read_frames(
-    stream: IOStream, lengths: Sequence[int], arriving: Arriving, arrival: Arrival, added: int
+async def read_parts(stream: IOStream, arriving: Arriving, arrival: Arrival) -> Verified:
+    """Read what follows the block of *arrival*, decrypted while it arrives."""
+    scratch = memoryview(bytearray(min(PIECE, max(arrival.parts) + GCM_TAG_SIZE)))
+    await arriving.take(len(scratch))
+    for length in arrival.parts:
+        if length < SMALL:
+            sealed = scratch[: length + GCM_TAG_SIZE]
+            await _read_into(stream, sealed, arriving)
+            arrival.take([sealed[:length]], sealed[length:])
+            continue
+        try:
+            arrival.begin(frame_memory(length))
+        except MemoryError:
+            raise EnvelopeError(
+                "there is no memory for a frame as long as a message says", rule="envelope.limits"
+            ) from None
+        for at in range(0, length, PIECE):
+            piece = scratch[: min(PIECE, length - at)]
+            await _read_into(stream, piece, arriving)
+            arrival.feed(piece)
+        arrival.finish(await stream.read_bytes(GCM_TAG_SIZE))
+    end = await stream.read_bytes(TAG_SIZE)
+    arriving.complete = True
+    return arrival.verified(end)
+
+
+async def read_frame(stream: IOStream, length: int, arriving: Arriving) -> memoryview:
+    """Read one frame of *length* bytes into memory of its own."""
+    frame = frame_memory(length)
+    for at in range(0, length, PIECE):
+        await _read_into(stream, frame[at : at + PIECE], arriving, counted=length > COUNTED_FROM)
+    return frame
+
+
+async def _read_into(
+    stream: IOStream, piece: memoryview, arriving: Arriving, *, counted: bool = True
 ) -> None:
-    """Read frames of *lengths* into memory that they share, and give each to *arrival*.
+    if counted:
+        await arriving.take(len(piece))
+    await stream.read_into(piece)
+    arriving.note(len(piece))
+    # A sender that is as fast as this side would keep the event loop for itself.
+    await asyncio.sleep(0)
 
-    :param added: bytes that follow each of them on the wire.
+
+def frame_memory(length: int) -> memoryview:
+    """Return memory of its own for *length* bytes, which an array can keep without a copy.
+
+    That much address space is asked for, of one frame at a time, but the system gives memory to it
+    only where bytes arrive: a peer can claim a gigabyte. Growing the buffer with them would copy
+    each large frame once more.
+
+    :raises MemoryError: if there is no address space for it.
     """
-    small = sum(lengths) <= ONE_READ
-    sealed = [length + added for length in lengths] if small else lengths
-    try:
-        memory = frame_memory(sum(sealed))
-    except MemoryError:
-        raise EnvelopeError(
-            "there is no memory for a frame as long as a message says", rule="envelope.limits"
-        ) from None
-    frames = cut_at(memory, sealed)
-    if small:
-        await fill(stream, memory, arriving)
-        for frame in frames:
-            arrival.take(frame)
-        return
-    for frame in frames:
-        # Parts of one value lie behind each other, without what follows them on the wire.
-        arrival.begin(frame)
-        await receive(stream, len(frame), arriving, arrival.space, arrival.arrived)
-        arrival.finish(await read_end(stream, added))
-
-
-async def read_end(stream: IOStream, size: int) -> bytes:
-    data: bytes = await stream.read_bytes(size) if size else b""
-    return data
-
-
-def cut_at(data: memoryview, lengths: Iterable[int]) -> list[memoryview]:
-    frames, at = [], 0
-    for length in lengths:
-        frames.append(data[at : at + length])
-        at += length
-    return frames
+    return memoryview(host_array(length)).cast("B")

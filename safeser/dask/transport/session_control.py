@@ -19,8 +19,8 @@ from distributed.comm.core import CommClosedError
 from tornado.iostream import IOStream, StreamClosedError
 
 from safeser.channel import Ending, Link, Renewal, Step
-from safeser.envelope import Handshake, Verified
 from safeser.errors import AuthenticationError, EnvelopeError
+from safeser.gate import Handshake, Verified
 from safeser.identity import PublicKey
 from safeser.values import Kind
 

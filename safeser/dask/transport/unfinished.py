@@ -20,18 +20,11 @@ from threading import Lock
 from time import monotonic
 from typing import Self
 
-from distributed.protocol.utils import host_array
-from tornado.iostream import IOStream
-
 #: Bytes of all unfinished messages of a process: as much as one array or buffer may be by default.
 BUDGET = 1 << 30
 
 #: A smaller message is not worth counting: a peer has a few thousand connections at most.
 COUNTED_FROM = 1 << 14
-
-#: Large frames are read in pieces of this size, each of which takes about a millisecond, decrypted
-#: too. Smaller ones cost more: each goes through the event loop.
-PIECE = 1 << 21
 
 #: Waiting messages that are woken at a time, at most: each that goes on may wake others.
 _WOKEN = 64
@@ -225,55 +218,6 @@ class Arriving:
     def __exit__(self, *_: object) -> None:
         if self in self._owner._arriving:  # few messages are so large that they count
             self._owner._remove(self)
-
-
-def frame_memory(length: int) -> memoryview:
-    """Return memory of its own for *length* bytes, which an array can keep without a copy.
-
-    Nothing vouches for *length* yet: an attacker who can change bytes on the way can claim a
-    gigabyte. That much address space is asked for, of one frame at a time, but the system gives
-    memory to it only where bytes arrive. Growing the buffer with them would copy each large frame
-    once more.
-
-    :raises MemoryError: if there is no address space for it.
-    """
-    return memoryview(host_array(length)).cast("B")
-
-
-async def fill(stream: IOStream, frame: memoryview, arriving: Arriving) -> None:
-    """Read bytes of *stream* until *frame* is full, in pieces between which others run."""
-    await receive(stream, len(frame), arriving, lambda start, stop: frame[start:stop])
-
-
-async def receive(
-    stream: IOStream,
-    length: int,
-    arriving: Arriving,
-    memory: Callable[[int, int], memoryview],
-    arrived: Callable[[], object] | None = None,
-) -> None:
-    """Read *length* bytes of *stream* in pieces between which others run.
-
-    :param memory: returns where the bytes from one position to another are read to.
-    :param arrived: is called when what *memory* returned last is full.
-    """
-    for at in range(0, length, PIECE):
-        piece = memory(at, min(at + PIECE, length))
-        if length > COUNTED_FROM:
-            await arriving.take(len(piece))
-        await stream.read_into(piece)
-        arriving.note(len(piece))
-        if arrived is not None:
-            arrived()
-        # A sender that is as fast as this side would keep the event loop for itself.
-        await asyncio.sleep(0)
-
-
-async def read_frame(stream: IOStream, length: int, arriving: Arriving) -> memoryview:
-    """Read one frame into memory of its own; see :func:`frame_memory`."""
-    frame = frame_memory(length)
-    await fill(stream, frame, arriving)
-    return frame
 
 
 #: Those of this process.

@@ -37,8 +37,6 @@ from safeser.dask.wire.reader import (
     read_plain,
 )
 from safeser.dask.wire.structure import structure_of
-from safeser.envelope import byte_count, join, split
-from safeser.envelope import format as envelope
 from safeser.errors import ConfigError, PayloadError, SafeserError
 from safeser.operations import FLOOR
 from safeser.values import ELEMENT, SEALED, Limits, check_principal
@@ -178,25 +176,8 @@ class Encoder:
         body = b"".join((_array_header(len(parts)), *parts) if listed else parts)
         if not self.rows:
             return [body]
-        values = [*chain.from_iterable([row.frames for row in self.rows])]
-        if byte_count(values) <= envelope.MAX_FRAME:  # as in nearly all
-            table = [[row.header, len(row.frames), row.author, row.failed] for row in self.rows]
-            return [body, packed(table), *values]
-        return [body, *self._cut()]
-
-    def _cut(self) -> list[Any]:
-        """Return the payload table and its frames, of which long ones are cut."""
-        frames: list[Any] = [b""]
-        table = []
-        for row in self.rows:
-            cut, counts = split(row.frames)
-            entry = [row.header, len(cut), row.author, row.failed]
-            if counts:
-                entry.append(counts)
-            table.append(entry)
-            frames += cut
-        frames[0] = packed(table)
-        return frames
+        table = [[row.header, len(row.frames), row.author, row.failed] for row in self.rows]
+        return [body, packed(table), *chain.from_iterable([row.frames for row in self.rows])]
 
 
 def _array_header(count: int) -> bytes:
@@ -360,9 +341,9 @@ def _table(data: Any, frames: Sequence[Any], limits: Limits) -> tuple[PayloadRow
 
 def _row(entry: Any, frames: Sequence[Any], start: int) -> tuple[PayloadRow, int]:
     """Return the row that *entry* of the table spells, and where the frames of the next begin."""
-    if type(entry) is not tuple or not 4 <= len(entry) <= 5:
+    if type(entry) is not tuple or len(entry) != 4:
         raise _malformed_table()
-    header, count, author, failed = entry[:4]
+    header, count, author, failed = entry
     end = start + count if type(count) is int and count >= 0 else -1
     if (
         type(header) is not dict
@@ -371,9 +352,7 @@ def _row(entry: Any, frames: Sequence[Any], start: int) -> tuple[PayloadRow, int
         or not (author is None or (type(author) is str and _can_name(author)))
     ):
         raise _malformed_table()
-    parts = frames[start:end]
-    whole = parts if len(entry) == 4 else join(parts, entry[4])
-    return PayloadRow(header, tuple(whole), author, failed), end
+    return PayloadRow(header, tuple(frames[start:end]), author, failed), end
 
 
 def _malformed_table() -> PayloadError:

@@ -6,7 +6,6 @@ so that a message whose answer differs is among the changes, and no other is.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple
@@ -17,7 +16,7 @@ from safeser.policy.questions.code_paths import CodePath, code_paths_among
 from safeser.policy.questions.domain import Domain, Hops, Way
 from safeser.policy.questions.permissions import Permission, contents, derived
 from safeser.policy.source.context import Rule
-from safeser.values import AUDIT_LEVELS, AuditFailure, Context, Kind, Suite
+from safeser.values import AUDIT_LEVELS, AuditFailure, Context, Kind
 
 __all__ = ["Change", "Difference", "Effect", "Hop", "PathChange", "Setting", "compare"]
 
@@ -169,7 +168,7 @@ def _differing(
 #: decided by.
 _PLACE = frozenset(
     {
-        *("name", "senders", "recipients", "kinds", "until", "transports", "same_host", "suite"),
+        *("name", "senders", "recipients", "kinds", "until", "transports", "same_host"),
         *("audit", "audit_failure"),
     }
 )
@@ -224,7 +223,6 @@ def _settings(old: Policy, new: Policy, domain: Domain) -> Iterator[Setting]:
     for family in sorted(old.families ^ new.families):
         # What may pass in it stands among the changes.
         yield _entry(f"families {family}", "declared", added=family in new.families)
-    yield from _suites(old, new, domain)
     yield from _logged(old, new)
     for name in sorted(old.principals.keys() | new.principals.keys()):
         yield from _principal(name, old, new)
@@ -247,36 +245,6 @@ def _logged(old: Policy, new: Policy) -> Iterator[Setting]:
         if failing != now:
             effect: Effect = "loosens" if now > failing else "tightens"
             yield Setting(effect, f"audit_failure of {name}", str(failing), str(now))
-
-
-def _suites(old: Policy, new: Policy, domain: Domain) -> Iterator[Setting]:
-    """Yield the sessions whose suite differs, those that change alike as one."""
-    changed: dict[tuple[Suite, Suite], dict[str, list[str]]] = {}
-    alike = 0
-    for at, ones in enumerate(domain.classes):
-        for others, ways in itertools.product(domain.classes[at:], domain.ways):
-            before, after = (_suite(each, ones[0], others[-1], *ways[0]) for each in (old, new))
-            if before is None or after is None:
-                continue
-            if before == after:
-                alike += 1
-                continue
-            pairs = changed.setdefault((before, after), {})
-            who = f"{', '.join(others)}{way_words(ways, domain)}"
-            pairs.setdefault(", ".join(ones), []).append(who)
-    for (before, after), pairs in changed.items():
-        each = [f"{one} with {', '.join(others)}" for one, others in pairs.items()]
-        what = f"suite of {'; '.join(each)}" if alike or len(changed) > 1 else "suite"
-        effect: Effect = "tightens" if after > before else "loosens"
-        yield Setting(effect, what, before.word, after.word)
-
-
-def _suite(
-    policy: Policy, one: str, other: str, transport: str | None, same_host: bool | None
-) -> Suite | None:
-    if not {one, other} <= policy.principals.keys() or other not in policy.counterparts(one):
-        return None
-    return policy.suite(one, other, transport=transport, same_host=same_host)
 
 
 def way_words(ways: tuple[Way, ...], domain: Domain) -> str:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 from safeser.errors import PolicyDenied
 from safeser.policy.policy import Policy
-from safeser.policy.rules import SESSION_TRANSPORTS
 from safeser.policy.source.context import Rule
 from safeser.policy.source.faults import shown
-from safeser.values import UNKNOWN, Context, Decision, Suite
+from safeser.values import UNKNOWN, Context, Decision
 
 __all__ = ["Explanation", "explain"]
 
@@ -64,7 +63,7 @@ def explain(
         f" as {shown(str(family))}{operation}{written}{_transport_text(context)}"
         f" ({'sealing' if sealing else 'opening'}), under {policy.name} revision {policy.revision}?"
     )
-    steps = _strangers(policy, context) + _walk(policy, context) + _suite(policy, context)
+    steps = _strangers(policy, context) + _walk(policy, context)
     denied = not decision.permitted
     refusal = policy.refusal(context, decision, sealing=sealing) if denied else None
     return Explanation(question, decision, tuple(steps), refusal)
@@ -74,17 +73,6 @@ def _transport_text(context: Context) -> str:
     """Say how the message came, as far as that is known."""
     over = f", over {context.transport}" if context.transport is not None else ""
     return over + ("" if context.same_host is None else f", from {_HOSTS[context.same_host]}")
-
-
-def _suite(policy: Policy, context: Context) -> list[str]:
-    """Return what the session between the two must be, where their connection is one."""
-    if context.transport not in {*SESSION_TRANSPORTS, None}:
-        return []
-    pair = (context.sender, context.recipient)
-    if not all(name in policy.principals for name in pair):
-        return []
-    suite = policy.suite(*pair, transport=context.transport, same_host=context.same_host)
-    return [f"their session: suite {suite.word}{' or stricter' if suite < max(Suite) else ''}"]
 
 
 def _strangers(policy: Policy, context: Context) -> list[str]:

@@ -198,11 +198,11 @@ def _followers(
 
 
 def _permits_more(later: Rule, rule: Rule, kind: Kind) -> bool:
-    """Tell whether *later* permits messages of *kind* that *rule* refuses, or in a lesser suite."""
+    """Tell whether *later* permits messages of *kind* that *rule* refuses."""
     operations = later.operations - rule.operations
     asked = any(WEAKEST[name].strength <= kind.strength for name in operations)
     unrecorded = later.audit_failure.level > rule.audit_failure.level
-    if asked or later.suite < rule.suite or unrecorded or _takes_more_keys(later, rule, kind):
+    if asked or unrecorded or _takes_more_keys(later, rule, kind):
         return True
     if kind is Kind.ADMIN:
         return False

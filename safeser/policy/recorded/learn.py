@@ -33,7 +33,7 @@ from safeser.policy.rules import (
 from safeser.policy.source.context import Rule
 from safeser.policy.source.loader import is_plain
 from safeser.policy.source.scope import GROUP
-from safeser.values import ANY_AUTHOR, FAMILIES, SEALED, Kind, Suite
+from safeser.values import ANY_AUTHOR, FAMILIES, SEALED, Kind
 
 __all__ = ["learn"]
 
@@ -91,8 +91,8 @@ class _Place(NamedTuple):
 def learn(traffic: Traffic, *, like: Policy | None = None) -> str:
     """Return the text of a policy that permits *traffic*.
 
-    :param like: the policy under which it was recorded: groups, profiles, allowed names, classes,
-        values and the suite are taken from it as far as they are needed. Code is proposed where it
+    :param like: the policy under which it was recorded: groups, profiles, allowed names, classes
+        and values are taken from it as far as they are needed. Code is proposed where it
         sends code and nowhere else; without it, to the schedulers, workers and nannies of the logs.
     """
     if like is not None:
@@ -337,9 +337,6 @@ def _head(traffic: Traffic, like: Policy | None, *, unseen: bool) -> Iterator[st
     yield "safeser: 1"
     yield f"name: {_text(like.name if like else 'learned')}"
     yield f"revision: {like.revision + 1 if like else 1}"
-    strict = [rule.suite for rule in like.contexts] if like else []
-    if max(strict, default=Suite.AUTHENTICATE) is Suite.ENCRYPT:
-        yield "suite: encrypt"
     own = {message.family for message in traffic.messages} - {*FAMILIES, SEALED}
     if own:
         yield "# RISK: code of the processes that read them"

@@ -24,7 +24,6 @@ from safeser.policy.rules import (
     ANYWHERE,
     PROFILES,
     RETIRED_PROFILES,
-    SESSION_TRANSPORTS,
     SUBMIT,
     UNSAID,
 )
@@ -59,10 +58,7 @@ from safeser.values import (
     AuditFailure,
     KeyConflicts,
     Kind,
-    Suite,
 )
-
-_SUITES = tuple(suite.word for suite in Suite)
 
 # --- meanings of single texts ---------------------------------------------------------------------
 
@@ -200,13 +196,6 @@ def operations_of(name: str) -> frozenset[str]:
 def _principals(reading: Reading[str]) -> Reading[frozenset[str]]:
     """Return how one or more names of principals and groups are read, each by *reading*."""
     return Reading(OneOrMore[Annotated[str, reading]], lambda names, scope: scope.principals(names))
-
-
-def _suite(word: str | None, scope: Scope) -> Suite:
-    return scope.suite if word is None else Suite.named(_SUITE.meaning(word, scope))
-
-
-_SUITE = one_of(_SUITES, "suite")
 
 
 def read_date(text: str | None, scope: Scope) -> datetime.date | None:
@@ -362,7 +351,7 @@ def _classes(rule: Rule) -> str:
 
 #: Seconds of a day, and the fields of a context that say what it matches.
 _DAY = 86_400
-_PLACE = (*("name", "senders", "recipients", "kinds", "until", "suite", "transports", "same_host"),)
+_PLACE = (*("name", "senders", "recipients", "kinds", "until", "transports", "same_host"),)
 
 
 class Rule(Strict):
@@ -389,12 +378,6 @@ class Rule(Strict):
         explained=lambda rule: "" if rule.until is None else f"until the end of {_end(rule)}",
     )
     """The last day, UTC, on which it grants anything; it refuses from then on."""
-    suite: Suite = stated(
-        Reading(str | None, _suite, lambda made: {**made, "enum": list(_SUITES)}),
-        default=None,
-        shown=Shown("suite", lambda rule: rule.suite.word if rule.in_sessions else ""),
-    )
-    """What sessions do with what is sent here; absent: what the policy says."""
     transports: frozenset[str | None] = stated(
         Reading(
             OneOrMore[Annotated[str, one_of(TRANSPORTS, "transport")]],
@@ -561,12 +544,6 @@ class Rule(Strict):
     def listed(self) -> frozenset[str]:
         """Families that may pass in either direction."""
         return frozenset((*self.serializers, *self.deserializers))
-
-    @property
-    def in_sessions(self) -> bool:
-        """Whether messages that it decides can travel in a session, which has a suite."""
-        known = self.senders != {UNKNOWN} and self.recipients != {UNKNOWN}
-        return known and bool(self.transports & {*SESSION_TRANSPORTS, None})
 
     def families(self, *, sealing: bool) -> tuple[str, ...]:
         """Return the serializers if *sealing*, else the deserializers."""

@@ -33,7 +33,6 @@ from safeser.values import (
     LEAST_COLLISIONS,
     LEAST_WALK,
     UNKNOWN,
-    Suite,
     check_family,
 )
 
@@ -84,7 +83,7 @@ class LimitsModel(Strict):
     """Bytes that the plain values and pickles of one message become in memory."""
     max_array: Annotated[int, BeforeValidator(sized), Field(ge=1 << 10, le=1 << 40)] | None = None
     """Bytes of one array or buffer."""
-    # A frame costs a length and a GMAC before its bytes.
+    # A frame costs a length before its bytes.
     max_frames: Annotated[int, Field(ge=16, le=10_000_000)] | None = None
     """Frames of one message."""
     max_string: Annotated[int, BeforeValidator(sized), Field(ge=1 << 10, le=1 << 40)] | None = None
@@ -138,14 +137,6 @@ def _declared(name: str, scope: Scope) -> str:
 def _define_families(names: tuple[str, ...], scope: Scope) -> frozenset[str]:
     scope.own = frozenset(names)
     return scope.own
-
-
-def _define_suite(word: str, scope: Scope) -> Suite:
-    scope.suite = Suite.named(_SUITE.meaning(word, scope))
-    return scope.suite
-
-
-_SUITE = one_of(tuple(suite.word for suite in Suite), "suite")
 
 
 def _define_principals(
@@ -223,12 +214,6 @@ class PolicyModel(Strict):
     """Raised with every change; running processes take none that is lower."""
     mode: Annotated[str, one_of(MODES, "mode")] = MODES[0]
     """`observe`: what the contexts refuse passes and is recorded, but code where none sends any."""
-    suite: Suite = stated(
-        Reading(str, _define_suite, _SUITE.schema),
-        default=Suite.AUTHENTICATE,
-        spelled=Suite.AUTHENTICATE.word,
-    )
-    """What sessions do at the least, where a context does not say it."""
     # Families that programs register; each is compared with every list by itself.
     families: frozenset[str] = stated(
         Reading(

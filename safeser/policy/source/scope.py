@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from safeser.policy.source.faults import UndefinedName, shown
-from safeser.values import FAMILIES, UNKNOWN, Suite
+from safeser.values import FAMILIES, UNKNOWN
 
 __all__ = ["GROUP", "Scope", "Step"]
 
@@ -29,18 +29,16 @@ class Step(NamedTuple):
 
 
 class Scope:
-    """Principals, groups, families and the suite of one policy, as far as it has been read.
+    """Principals, groups and families of one policy, as far as it has been read.
 
     :ivar members: each text that may stand under ``sender`` or ``recipient``, and the principals
         that it means.
     :ivar own: families that the policy declares.
-    :ivar suite: the suite of contexts that name none.
     """
 
     def __init__(self) -> None:
         self.members: Mapping[str, frozenset[str]] = {}
         self.own: frozenset[str] = frozenset()
-        self.suite = Suite.AUTHENTICATE
 
     @property
     def listable(self) -> tuple[str, ...]:

@@ -249,6 +249,12 @@ def _extra(field: str, parent: Path, form: Form) -> tuple[str, str, str]:
             "config.moved",
             "Write 'max_memory: 128MiB' for 'max_refs: 1_000_000', others in proportion.",
         )
+    if field == "suite" and parent[:1] in ((), ("contexts",)):
+        return (
+            "'suite' is gone: every session is encrypted",
+            "config.moved",
+            "Remove the line: every session is encrypted.",
+        )
     return f"{word} has no key {shown(field)}", "config.unknown-key", did_you_mean(field, fields)
 
 

@@ -12,7 +12,6 @@ from docs.theme.reference import declared
 from safeser import errors
 from safeser.channel.standing import SENTENCES
 from safeser.policy.questions.shadow import PERMIT
-from safeser.values import Suite
 
 __all__ = ["PLACE", "text"]
 
@@ -26,7 +25,7 @@ FILES = ("identity", "policy", "roster", "shadow")
 def text() -> str:
     """Return the rules as the file has them."""
     rules = {*declared(), *RECORDED, *SENTENCES, PERMIT, *_defaults()}
-    rules |= {f"suite.{suite.word}" for suite in Suite}
+    rules |= {f"suite.{word}" for word in ("authenticate", "encrypt")}  # of envelope version 1
     rules |= {f"{file}.adopted" for file in FILES}
     return "".join(f"{rule}\n" for rule in sorted(rules))
 

@@ -10,8 +10,8 @@ import pytest
 from distributed.core import clean_exception
 
 from safeser.dask.contents.failures import Relayed
-from safeser.envelope.noise import HandshakeRefused
 from safeser.errors import SafeserError
+from safeser.gate.noise import HandshakeRefused
 from safeser.identity import RosterEntry, today
 from safeser.operations import NAMES
 from tests.dask.attacks.rows import MARKER, Raw, Row

@@ -1,7 +1,6 @@
-"""``suite: encrypt`` on real clusters: everything works, and the network shows none of it.
+"""Real clusters: everything works, and the network shows none of it.
 
-Relays stand before the scheduler and each worker and keep all that passes. Where connections are
-only authenticated, one sees the word that the program carries.
+Relays stand before the scheduler and each worker and keep all that passes.
 """
 
 from __future__ import annotations
@@ -16,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from safeser import audit
-from safeser.envelope import preamble
-from safeser.values import Suite
-from tests.conftest import in_suite
-from tests.processes import DASK, free_ports, until
+from safeser.gate import PREAMBLE
+from safeser.policy.ready import locate
+from tests.processes import DASK, free_ports
 
 pytestmark = pytest.mark.cluster
 
@@ -136,7 +134,7 @@ DONE = {
 def traffic(cluster_under):
     """A cluster that encrypts, what the program printed there, and what each relay saw."""
     with (
-        cluster_under(in_suite("demo", Suite.ENCRYPT), workers=0) as cluster,
+        cluster_under(locate("demo").read_text("utf-8"), workers=0) as cluster,
         relayed(cluster) as relays,
     ):
         ended = cluster.run("alice", PROGRAM, relays[0].address, WORD, timeout=300)
@@ -146,7 +144,7 @@ def traffic(cluster_under):
 
 def test_everything_works(traffic):
     answer, _, _ = traffic
-    assert answer == {**DONE, "suite": "encrypt"}
+    assert answer == DONE
 
 
 #: Words of Dask's that stand in its messages and in their headers, beside the program's.
@@ -164,19 +162,7 @@ def test_relays_see_nothing_of_it(traffic):
         assert len(relay.bytes) > 100_000
         spoken = [there for there, _ in relay.seen if there]
         assert spoken
-        assert {bytes(there[:12]) for there in spoken} == {preamble(Suite.ENCRYPT)}
-
-
-def test_a_relay_sees_what_is_only_authenticated(cluster):
-    """The control."""
-    relay = Relay()
-    relay.to(int(cluster.address.rpartition(":")[2]))
-    try:
-        ended = cluster.run("alice", PROGRAM, relay.address, WORD, timeout=300)
-        assert ended.code == 0, f"{ended.err}\n{cluster.logs()}"
-        assert {WORD, "serializer", "msgpack", "shuffle"} <= seen_by(relay)
-    finally:
-        relay.close()
+        assert {bytes(there[:12]) for there in spoken} == {PREAMBLE}
 
 
 def test_the_audit_log_says_which_suite_each_pair_spoke(traffic):
@@ -186,42 +172,3 @@ def test_the_audit_log_says_which_suite_each_pair_spoke(traffic):
     for sender, recipient in (("alice", "scheduler"), ("worker", "scheduler"), ("worker",) * 2):
         assert spoken[sender, recipient] == {("suite.encrypt", True)}
     assert {said for each in spoken.values() for said in each} == {("suite.encrypt", True)}
-
-
-# --- clusters whose processes differ -------------------------------------------------------------
-
-
-SUBMITS = """
-import json, sys, safeser
-try:
-    with safeser.Client(sys.argv[1], timeout=20) as client:
-        client.wait_for_workers(1, timeout=60)
-        comm = client.scheduler_comm.comm
-        print(json.dumps([client.submit(sum, [1, 2]).result(timeout=60),
-            comm.link.session.suite.word]))
-except Exception as error:
-    print(json.dumps([type(error).__name__, str(error)]))
-"""
-
-
-def test_a_client_with_a_weaker_policy_is_refused_and_told_what_to_check(traffic):
-    _, relays, cluster = traffic
-    weaker = cluster.path / "weaker.yaml"
-    weaker.write_text(in_suite("demo", Suite.AUTHENTICATE))
-    said = cluster.run("alice", SUBMITS, relays[0].address, DASK_SAFESER__POLICY=str(weaker)).answer
-    assert said[0] == "AuthenticationError"
-    assert "both policies ask for the same suite" in said[1]
-    assert "would be of suite authenticate" in cluster.log("scheduler")
-
-    def recorded():
-        return ("suite.authenticate", False) in suites(cluster)["alice", "scheduler"]
-
-    until("the refusal in the audit log", recorded)
-    assert cluster.run("alice", SUBMITS, relays[0].address).answer == [3, "encrypt"]
-
-
-def test_a_client_with_a_stricter_policy_encrypts_its_own_connections(cluster, tmp_path):
-    stricter = tmp_path / "stricter.yaml"
-    stricter.write_text(in_suite("demo", Suite.ENCRYPT))
-    said = cluster.run("alice", SUBMITS, cluster.address, DASK_SAFESER__POLICY=str(stricter))
-    assert said.answer == [3, "encrypt"]

@@ -22,7 +22,7 @@ from distributed.protocol.utils import pack_frames_prelude, unpack_frames
 from safeser import families
 from safeser.channel import Channel
 from safeser.dask.wire.codec import PayloadRow, parse, substitute
-from safeser.envelope import PRELUDE_SIZE, Sealed
+from safeser.gate import PRELUDE_SIZE
 from safeser.values import Grant, Limits
 from tests.dask.forged import Eager, forged
 
@@ -171,8 +171,8 @@ class Sealing(Wire):
     def read_frames(self) -> list[bytes]:
         session = self.link.session
         prelude = session.prelude(self.take(PRELUDE_SIZE))
-        start = session.start(prelude, self.take(prelude.start_length))
-        verified = session.verify(Sealed(start, [self.take(each) for each in start.lengths]))
+        arrival = session.arrival(prelude, self.take(prelude.block))
+        verified = arrival.whole(memoryview(self.take(prelude.rest)))
         return [bytes(frame) for frame in verified.frames]
 
     def read(self) -> Any:

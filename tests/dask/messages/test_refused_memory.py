@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from safeser.dask.wire.codec import Encoder, PayloadRow
-from safeser.envelope.session import Session
 from safeser.errors import PayloadError, SafeserError
+from safeser.gate import Arrival
 from tests.dask.forged import as_is, forged
 
 LARGE = bytes(100_000)
@@ -51,14 +51,14 @@ def no_collector():
 def verified(monkeypatch, no_collector):
     """References to each message that is verified, which keep none."""
     found = []
-    real = Session.verify_whole
+    real = Arrival.verified
 
-    def verify_whole(self, start, rest):
-        made = real(self, start, rest)
+    def noted(self, end=b""):
+        made = real(self, end)
         found.append(weakref.ref(made))
         return made
 
-    monkeypatch.setattr(Session, "verify_whole", verify_whole)
+    monkeypatch.setattr(Arrival, "verified", noted)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from safeser.dask.monitoring.state import activity_of, peers, sessions
+from safeser.dask.monitoring.state import activity_of, peers
 from safeser.policy import Policy
 
 
@@ -25,7 +25,6 @@ def test_peers_with_key_and_policy(doors):
         ("bob", "demo revision 9", False, 1),
     ]
     assert found[0][0].key == doors.identity("alice").public.fingerprint
-    assert sessions(scheduler) == {"authenticate": 3}
     assert activity_of(scheduler) is None
     for near, far in links:
         near.session.end("over")

@@ -48,7 +48,6 @@ def main() -> None:
     done: dict[str, Any] = {}
     with safeser.Client(ADDRESS, timeout=60) as client:
         client.wait_for_workers(2, timeout=60)
-        done["suite"] = client.scheduler_comm.comm.link.session.suite.word
         text = WORD * 20_000
         scattered = client.scatter({WORD: text.encode()}, direct=False, timeout=60)
         done["scatter"] = scattered[WORD].result(timeout=60) == text.encode()

@@ -18,8 +18,8 @@ from safeser.dask.messages.stream_identity import StreamIdentity
 from safeser.dask.scheduler import worker_authority
 from safeser.dask.scheduler.request_authority import require_authority
 from safeser.dask.servers import Served
-from safeser.envelope.noise import HandshakeRefused
 from safeser.errors import PolicyDenied
+from safeser.gate.noise import HandshakeRefused
 from safeser.operations import OPERATIONS, Channel, Server
 from safeser.policy.ready import locate
 from safeser.values import Kind

@@ -99,6 +99,6 @@ def test_more_than_there_is_memory_for(monkeypatch):
     def full(length):
         raise MemoryError
 
-    monkeypatch.setattr("safeser.dask.transport.unfinished.host_array", full)
+    monkeypatch.setattr("safeser.dask.transport.frames.host_array", full)
     with pytest.raises(PayloadError, match="no memory"):
         read(prelude(17, 1) + b"x")

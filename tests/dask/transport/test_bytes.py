@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-import numpy as np
 import pytest
 from distributed.comm.core import CommClosedError
-from distributed.protocol import to_serialize
 
 from safeser.dask.messages.states import State
-from safeser.dask.transport import comm as module
 from safeser.errors import SafeserError
-from safeser.values import Suite
-
-
-@pytest.fixture(params=list(Suite), ids=lambda suite: suite.word)
-def suite(request):
-    return request.param
 
 
 @pytest.mark.parametrize("where", [0, 8, 40, 63, -1])
@@ -72,23 +63,3 @@ async def test_a_refused_transfer_leaves_the_connection_usable(net, connected, m
             await asyncio.sleep(0.01)
     assert net.seen[1] == "OK"
     assert net.seen[2]["op"] == "get_data"
-
-
-@pytest.mark.parametrize("size", [2_000, 300_000, 700_001])
-async def test_long_frames_are_read_into_one_buffer(net, monkeypatch, size):
-    monkeypatch.setattr("safeser.envelope.format.MAX_FRAME", 100_000)
-    array = np.arange(size, dtype="u1")
-    joined = []
-    real = module.SafeserComm._receive
-
-    async def seen(self, arriving, **options):
-        verified = await real(self, arriving, **options)
-        joined.append({id(frame.obj) for frame in verified.frames if len(frame) >= 100_000})
-        return verified
-
-    async with net.serving() as listener:
-        monkeypatch.setattr(module.SafeserComm, "_receive", seen)
-        message = {"op": "get_metadata", "keys": ["x"], "default": {"x": to_serialize(array)}}
-        reply = await net.asks(listener.contact_address, message)
-        assert np.array_equal(reply["got"]["x"], array)
-    assert all(len(owners) <= 1 for owners in joined)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 import os
 import socket
 from pathlib import Path
@@ -15,11 +16,9 @@ from safeser.dask.transport import frames as module
 from safeser.dask.transport import unfinished as unfinished_module
 from safeser.dask.transport.comm import SafeserComm
 from safeser.dask.wire.ceilings import MessageBounds
-from safeser.envelope import PRELUDE_SIZE
-from safeser.envelope.format import GCM_TAG_SIZE, pack_fields, pack_lengths
+from safeser.gate import GCM_TAG_SIZE, PRELUDE_SIZE, Arrival
+from safeser.gate.format import DATA, pack_fields
 from safeser.operations import Server
-from safeser.values import Suite
-from tests.conftest import in_suite
 from tests.dask.transport.test_reading import Wire
 
 STATM = Path("/proc/self/statm")
@@ -27,18 +26,13 @@ STATM = Path("/proc/self/statm")
 NO_BOUNDS = MessageBounds(1 << 62, 1 << 62, 1 << 62)
 
 
-@pytest.fixture(params=list(Suite), ids=lambda suite: suite.word)
-def suite(request):
-    return request.param
-
-
 @pytest.fixture
-def wire(doors, suite):
+def wire(doors):
     """Return a scheduler's side of a connection to bob, its log, and the socket at bob's end."""
     wires = []
 
     def made():
-        wires.append(Wire(doors, "bob", suite))
+        wires.append(Wire(doors, "bob"))
         return wires[0].comm, wires[0].near, wires[0].mine
 
     yield made
@@ -47,39 +41,34 @@ def wire(doors, suite):
         each.mine.close()
 
 
-def claim(*lengths):
+def claim(block, rest):
     """Return the start of a message as somebody on the way, who has no key, can write it."""
-    fields = pack_fields(
-        sequence=1, header_length=0, frame_count=len(lengths), body_length=sum(lengths)
-    )
-    return fields.ljust(PRELUDE_SIZE, b"\0") + pack_lengths(lengths)
+    return pack_fields(DATA, 1, block, rest).ljust(PRELUDE_SIZE, b"\0")
 
 
 def resident():
     return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-plain = pytest.mark.parametrize("suite", [Suite.AUTHENTICATE])
-encrypted = pytest.mark.parametrize("suite", [Suite.ENCRYPT])
-
-
 @pytest.mark.skipif(not STATM.exists(), reason="the system does not say what a process holds")
-@plain
-def test_a_claim_takes_no_memory_before_its_bytes_arrive(wire, run, monkeypatch):
-    real = unfinished_module.host_array
+def test_a_length_takes_no_memory_before_its_bytes_arrive(wire, run, monkeypatch):
+    """Of the peer itself: of anybody else none sizes a frame."""
+    real = module.host_array
 
     async def main():
-        comm, _, mine = wire()
+        comm, near, mine = wire()
         begun = asyncio.Event()
 
         def noted(size):
-            assert size == 2 << 30  # a full frame and the one behind it may be one
+            assert size == 1 << 30
             asyncio.get_running_loop().call_soon(begun.set)
             return real(size)
 
-        monkeypatch.setattr(unfinished_module, "host_array", noted)
+        monkeypatch.setattr(module, "host_array", noted)
         monkeypatch.setattr(comm.conversation, "message_bounds", lambda: NO_BOUNDS)
-        mine.sendall(claim(1 << 30, 1 << 30) + bytes(1 << 16))
+        zeros = mmap.mmap(-1, 1 << 30)  # pages that nobody touches
+        buffers = near.session.sealing(b"", [memoryview(zeros)])
+        mine.sendall(next(buffers) + bytes(1 << 16))
         before = resident()
         reading = asyncio.create_task(comm.read())
         await begun.wait()
@@ -92,14 +81,13 @@ def test_a_claim_takes_no_memory_before_its_bytes_arrive(wire, run, monkeypatch)
     assert run(main()) < 64 << 20
 
 
-@plain
-async def test_a_claim_that_the_system_refuses_ends_the_session(wire, monkeypatch):
+async def test_a_length_that_the_system_refuses_ends_the_session(wire, monkeypatch):
     def refuse(size):
         raise MemoryError
 
-    comm, _, mine = wire()
-    mine.sendall(claim(1 << 29))
-    monkeypatch.setattr(unfinished_module, "host_array", refuse)
+    comm, near, mine = wire()
+    mine.sendall(next(near.session.sealing(b"", [bytes(1 << 20)])))
+    monkeypatch.setattr(module, "host_array", refuse)
     monkeypatch.setattr(comm.conversation, "message_bounds", lambda: NO_BOUNDS)
     with pytest.raises(CommClosedError):
         await comm.read()
@@ -109,14 +97,13 @@ async def test_a_claim_that_the_system_refuses_ends_the_session(wire, monkeypatc
     assert audit.events[0]["sender"] == "unknown"
 
 
-@encrypted
-async def test_a_forged_claim_asks_for_no_memory_where_messages_are_encrypted(wire, monkeypatch):
-    """The table is authentic before a frame is received, so that no one else sizes anything."""
+@pytest.mark.parametrize("claimed", [(24, 1 << 30), (24, 0), (0, 0)])
+async def test_a_forged_claim_asks_for_no_memory(wire, monkeypatch, claimed):
+    """The lengths are authentic before a frame is received, so that no one else sizes anything."""
     sizes = []
 
     comm, _, mine = wire()
-    forged = claim(1 << 30, 1 << 30)
-    mine.sendall(forged[:PRELUDE_SIZE] + bytes(GCM_TAG_SIZE) + forged[PRELUDE_SIZE:])
+    mine.sendall(claim(*claimed) + bytes(claimed[0] + GCM_TAG_SIZE))
     monkeypatch.setattr(module, "frame_memory", sizes.append)
     monkeypatch.setattr(comm.conversation, "message_bounds", lambda: NO_BOUNDS)
     with pytest.raises(CommClosedError):
@@ -126,19 +113,17 @@ async def test_a_forged_claim_asks_for_no_memory_where_messages_are_encrypted(wi
     assert sizes == []
 
 
-@encrypted
 async def test_what_arrives_encrypted_counts_with_the_place_that_it_arrives_in(wire, monkeypatch):
     """One piece of ciphertext beside the frame: it is of the same budget."""
     held = []
-    real = module.receive
+    real = Arrival.feed
 
-    async def noted(stream, length, arriving, *more):
+    def noted(self, piece):
         held.append(unfinished_module.unfinished.held)
-        await real(stream, length, arriving, *more)
-        held.append(unfinished_module.unfinished.held)
+        real(self, piece)
 
     comm, near, mine = wire()
-    monkeypatch.setattr(module, "receive", noted)
+    monkeypatch.setattr(Arrival, "feed", noted)
     monkeypatch.setattr(comm.conversation, "message_bounds", lambda: NO_BOUNDS)
     size = 3 << 20
     buffers = near.session.seal(b"", [bytes(size)])
@@ -146,13 +131,12 @@ async def test_what_arrives_encrypted_counts_with_the_place_that_it_arrives_in(w
     with unfinished_module.Arriving(unfinished_module.unfinished, "p", comm.abort) as arriving:
         await asyncio.gather(comm._receive(arriving), sending)
     comm.abort()
-    assert held[0] >= unfinished_module.PIECE
-    assert held[1] - held[0] == size
+    assert held[0] >= 2 * module.PIECE
+    assert held[-1] >= module.PIECE + size
     assert unfinished_module.unfinished.held == 0
 
 
-@encrypted
-async def test_a_large_message_is_encrypted_as_its_reader_takes_it(doors, suite, monkeypatch):
+async def test_a_large_message_is_encrypted_as_its_reader_takes_it(doors, monkeypatch):
     """A peer that does not read costs a piece or two of ciphertext, not the message once more."""
     size, turns, sent = 32 << 20, 200, []
     real = SafeserComm._enqueue
@@ -161,7 +145,7 @@ async def test_a_large_message_is_encrypted_as_its_reader_takes_it(doors, suite,
         sent.append(len(piece))
         return real(self, piece)
 
-    near, far = doors.links("alice", "scheduler", in_suite("demo", suite))
+    near, far = doors.links("alice", "scheduler")
     mine, theirs = socket.socketpair()
     writer = SafeserComm(IOStream(mine), "safeser://a", "safeser://b", link=near, server=None)
     reader = SafeserComm(

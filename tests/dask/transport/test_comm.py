@@ -12,15 +12,12 @@ import pytest
 from distributed.comm import registry
 from distributed.comm.core import CommClosedError, connect
 
-from safeser.audit import AuditLog
 from safeser.dask import comm_backend as module
-from safeser.dask.settings import channel_for
 from safeser.dask.transport import connection_limits as counted
 from safeser.dask.transport.connection_limits import connections
 from safeser.errors import AuditError, AuthenticationError, ConfigError
-from safeser.policy import Policy
-from safeser.values import Kind, Suite
-from tests.conftest import in_suite
+from safeser.gate import PREAMBLE
+from safeser.values import Kind
 
 
 def port_of(listener):
@@ -71,8 +68,8 @@ async def test_a_stock_peer_gets_nowhere(net):
     [
         b"",
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 10,
-        b"\x93SAFESER\x01\x01\x00\x00" + bytes(32),
-        b"\x93SAFESER\x01\x01\x00\x00" + b"\x42" * 32,
+        b"\x93SAFESER\x02\x00\x00\x00" + bytes(32),
+        b"\x93SAFESER\x02\x00\x00\x00" + b"\x42" * 32,
     ],
 )
 def test_garbage_and_silence_end_by_the_deadline(net, run, monkeypatch, said, caplog):
@@ -189,27 +186,6 @@ async def test_a_key_that_nobody_lists_is_refused_and_recorded_with_its_address(
     assert net.seen == []
 
 
-async def test_who_is_refused_while_a_policy_is_rolled_out_comes_again(net, monkeypatch):
-    """The listener requires encryption a moment before the client does."""
-    monkeypatch.setattr(module, "_AGAIN_SECONDS", 0.05)
-    text = in_suite("default", Suite.ENCRYPT).replace("revision: 1\n", "revision: 2\n")
-
-    refused = []
-
-    def count(self, *, sender, rule, permitted, **_):
-        refused.extend([(sender, rule)] * (not permitted))
-
-    monkeypatch.setattr(AuditLog, "count", count)
-    async with net.serving() as listener:
-        assert (await net.asks(listener.contact_address))["status"] == "OK"
-        listener._channel.adopt(policy=Policy.parse(text))
-        asking = asyncio.ensure_future(net.asks(listener.contact_address))
-        while ("client", "suite.authenticate") not in refused:
-            await asyncio.sleep(0.01)
-        channel_for("client").adopt(policy=Policy.parse(text))
-        assert (await asking)["status"] == "OK"
-
-
 async def test_a_stopping_listener_closes_whoever_is_pending(net):
     async with net.serving() as listener:
         reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
@@ -219,6 +195,31 @@ async def test_a_stopping_listener_closes_whoever_is_pending(net):
         listener.abort_handshaking_comms()
         await closed_by_peer(reader)
         writer.close()
+
+
+@pytest.mark.parametrize("suite", [1, 2])
+async def test_a_peer_of_version_1_is_told_and_logged(net, caplog, suite):
+    async with net.serving() as listener:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
+        writer.write(PREAMBLE[:8] + bytes((1, suite, 0, 0)) + bytes(32))
+        assert await reader.read() == PREAMBLE
+        writer.close()
+    assert "speaks version 1 of safeser's envelope" in caplog.text
+    assert "upgrade safeser at that end" in caplog.text
+
+
+async def test_a_responder_of_another_version_is_named(net):
+    async def answer(reader, writer):
+        writer.write(PREAMBLE[:8] + bytes((3, 0, 0, 0)) + bytes(416))
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    address = f"safeser://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    with pytest.raises(AuthenticationError, match=r"version 3 .* upgrade safeser at this process"):
+        await connect(address, timeout=5, **net.arguments())
+    server.close()
+    await server.wait_closed()
 
 
 async def test_a_peer_that_closes_in_the_handshake_is_a_network_fault(net):

@@ -12,14 +12,12 @@ from distributed.comm.core import CommClosedError
 from tornado.iostream import IOStream
 
 from safeser.dask.transport import comm as module
-from safeser.dask.transport import unfinished as unfinished_module
+from safeser.dask.transport import frames as frames_module
 from safeser.dask.transport.comm import SafeserComm
 from safeser.dask.transport.unfinished import Unfinished
-from safeser.envelope.session import Session
 from safeser.errors import SafeserError
+from safeser.gate import Arrival, SessionClosed
 from safeser.operations import Server
-from safeser.values import Suite
-from tests.conftest import in_suite
 from tests.dask.forged import forged
 from tests.refusal import refusal
 
@@ -33,8 +31,8 @@ class Wire:
     :param asks: the side is the client's, and its peer the scheduler; else it is the scheduler's.
     """
 
-    def __init__(self, doors, sender, suite=Suite.AUTHENTICATE, *, asks=False):
-        links = doors.links(sender, "scheduler", in_suite("demo", suite))
+    def __init__(self, doors, sender, *, asks=False):
+        links = doors.links(sender, "scheduler")
         self.near, far = links[::-1] if asks else links
         server = None if asks else Server.SCHEDULER
         self.mine, theirs = socket.socketpair()
@@ -45,6 +43,13 @@ class Wire:
 
     def sealed(self, *frames):
         return b"".join(map(bytes, self.near.session.seal(b"", list(frames))))
+
+    def near_reads(self):
+        """Read one message of the comm's."""
+        session = self.near.session
+        prelude = session.prelude(self.mine.recv(64))
+        arrival = session.arrival(prelude, self.mine.recv(prelude.block))
+        return arrival.whole(memoryview(self.mine.recv(prelude.rest) if prelude.rest else b""))
 
     def say(self, message):
         self.mine.sendall(self.sealed(*forged(message)))
@@ -62,17 +67,12 @@ class Wire:
         return self.comm
 
 
-@pytest.fixture(params=list(Suite), ids=lambda suite: suite.word)
-def suite(request):
-    return request.param
-
-
 @pytest.fixture
-def wire(doors, suite):
+def wire(doors):
     made = []
 
     def open_wire(sender="alice", **options):
-        made.append(Wire(doors, sender, suite, **options))
+        made.append(Wire(doors, sender, **options))
         return made[-1]
 
     yield open_wire
@@ -167,7 +167,7 @@ async def test_a_connection_that_ends_inside_a_message_gives_its_bytes_back(wire
 
 
 def test_large_frames_are_read_in_pieces_between_which_others_run(wire, run, monkeypatch):
-    monkeypatch.setattr(unfinished_module, "PIECE", 1 << 12)
+    monkeypatch.setattr(frames_module, "PIECE", 1 << 12)
 
     async def main():
         w = wire("alice")
@@ -234,17 +234,17 @@ async def test_what_takes_long_to_read_is_read_in_a_thread(wire, monkeypatch):
 async def test_what_a_comm_refuses_is_gone_when_it_raises(wire, monkeypatch):
     """On the side that asked, whose user keeps the error."""
     seen = []
-    real = Session.verify_whole
+    real = Arrival.verified
 
-    def verify(self, start, rest):
-        made = real(self, start, rest)
+    def noted(self, end=b""):
+        made = real(self, end)
         seen.append(weakref.ref(made))
         return made
 
     w = wire("alice", asks=True)
     comm = await w.greet()
     await comm.write({"op": "get_metadata", "keys": ["x"]})
-    monkeypatch.setattr(Session, "verify_whole", verify)
+    monkeypatch.setattr(Arrival, "verified", noted)
     gc.collect()
     gc.disable()
     try:
@@ -278,3 +278,52 @@ async def test_a_sender_that_stalls_while_others_wait_is_closed(wire, monkeypatc
     with pytest.raises(CommClosedError):
         await reading
     assert (await waiting)["op"] == "set_metadata"
+
+
+# --- the end of a stream -------------------------------------------------------------------------
+
+
+async def test_a_peer_that_closes_says_so(wire):
+    w = wire("alice")
+    comm = await w.greet()
+    known = list(comm.link.audit.rules)
+    w.mine.sendall(w.near.session.closing())
+    with pytest.raises(CommClosedError, match="alice closed the connection"):
+        await comm.read()
+    assert comm.closed()
+    assert comm.link.session.ended
+    assert comm.link.audit.rules == known
+
+
+@pytest.mark.parametrize("size", [0, 79, 80, 81])
+async def test_a_close_message_that_is_cut_off_or_goes_on_closes_as_well(wire, size):
+    w = wire("alice")
+    comm = await w.greet()
+    w.mine.sendall((w.near.session.closing() + b"x")[:size])
+    w.mine.close()
+    with pytest.raises(CommClosedError):
+        await comm.read()
+    assert comm.closed()
+
+
+@pytest.mark.parametrize(
+    ("options", "stream", "said"),
+    [({"asks": True}, False, True), ({}, True, True), ({}, False, False)],
+    ids=["who asks", "a stream", "who answers requests"],
+)
+async def test_who_closes_says_so_to_a_peer_that_reads(wire, options, stream, said):
+    w = wire("alice", **options)
+    comm = await w.greet(stream=stream)
+    w.mine.setblocking(False)
+    while True:  # what was said before
+        try:
+            w.near_reads()
+        except BlockingIOError:
+            break
+    await comm.close()
+    w.mine.setblocking(True)
+    if said:
+        with pytest.raises(SessionClosed):
+            w.near_reads()
+    assert w.mine.recv(1) == b""
+    await comm.close()

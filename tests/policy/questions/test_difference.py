@@ -178,10 +178,6 @@ VIEWERS = "    operations: {grant: [look, get_task_stream, profile]}"
             ["- limits.max_depth: 100 -> 50"],
         ),
         (
-            [("revision: 1\n", "revision: 1\nsuite: encrypt\n")],
-            ["- suite: authenticate -> encrypt"],
-        ),
-        (
             [("revision: 1\n", "revision: 1\ndashboard: {address: '192.0.2.1'}\n")],
             ["+ dashboard.address: added, 192.0.2.1"],
         ),
@@ -235,12 +231,6 @@ def test_confinement_loosens_where_a_process_may_do_more(
     difference = compare(*map(Policy.parse, each))
     assert [setting.what for setting in difference.settings] == ["confined worker"]
     assert difference.loosens is loosens
-
-
-def test_a_session_that_changes_alone_is_named() -> None:
-    context = "  - name: viewers-fetch\n"
-    difference = edited("dask-cluster", (context, f"{context}    suite: encrypt\n"))
-    assert said(difference) == ["- suite of alice, dashboard with worker: authenticate -> encrypt"]
 
 
 # --- dates and paths of code ----------------------------------------------------------------------

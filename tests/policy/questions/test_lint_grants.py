@@ -161,7 +161,6 @@ def test_a_peer_of_an_unmeasured_host_is_not_held_back_by_a_narrowed_context() -
         # What is less: each field, for each kind that both match.
         ([{"same_host": "false"}, {"serializers": "[dask, msgpack]"}], ["c0 c1"]),
         ([{"same_host": "false"}, {"values": "cy", "operations": "{grant: gather}"}], ["c0 c1"]),
-        ([{"same_host": "false", "suite": "encrypt"}, {}], ["c0 c1"]),
         ([{"same_host": "false"}, {}], []),
         ([{"same_host": "false"}, {"audit_failure": "go-on"}], ["c0 c1"]),
         ([{"same_host": "false", "audit_failure": "go-on"}, {}], []),

@@ -38,10 +38,8 @@ def test_every_field_of_a_context_is_shown_but_those_by_which_it_matches() -> No
 
 
 def test_every_field_with_fixed_words_offers_them() -> None:
-    """The words of a suite were missing where they were stated a second time."""
     context = json_schema()["$defs"]["Rule"]["properties"]
-    assert context["suite"]["enum"] == ["authenticate", "encrypt"]
-    assert "default" not in context["suite"]
+    assert context["submission"]["enum"] == ["none", "sealed", "code"]
     assert context["submission"]["default"] == "none"
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from safeser.envelope import Claims, Handshake, Sealed, Session, Start, Verified, preamble
+from safeser.gate import Arrival, Claims, Handshake, Session, Verified
 from safeser.identity import Identity, PrivateKey
-from safeser.values import Limits, Suite
+from safeser.values import Limits
 
 POLICY = ("production", 7, "ab" * 32)
 
@@ -20,17 +20,12 @@ class Truncated(Exception):
 
 
 class World:
-    """Principals with fixed keys, and the verbs that tests need; its sessions are of one suite."""
+    """Principals with fixed keys, and the verbs that tests need."""
 
     Truncated = Truncated
     policy = POLICY
 
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
-        self.encrypts = suite is Suite.ENCRYPT
-        self.preamble = preamble(suite)
-        #: What a header and a frame have on the wire beyond their bytes, and what a message has.
-        self.tag, self.end = (16, 32) if self.encrypts else (0, 0)
+    def __init__(self) -> None:
         self.alice = self.identity("alice")
         self.bob = self.identity("bob")
         self.mallory = self.identity("mallory")
@@ -43,18 +38,14 @@ class World:
         return Identity(principal, self.key(name or principal))
 
     def initiator(self, identity: Identity | None = None, **options: Any) -> Handshake:
-        return self._side(identity or self.alice, initiator=True, suite=self.suite, **options)
+        return self._side(identity or self.alice, initiator=True, **options)
 
     def responder(self, identity: Identity | None = None, **options: Any) -> Handshake:
         return self._side(identity or self.bob, initiator=False, **options)
 
     def _side(self, identity: Identity, **options: Any) -> Handshake:
-        usual = {"principal_of": self.roster.get, "required": self.requires, "policy": POLICY}
+        usual = {"principal_of": self.roster.get, "policy": POLICY}
         return Handshake(identity=identity, **{**usual, **options})
-
-    def requires(self, principal: str) -> Suite:
-        assert isinstance(principal, str)
-        return self.suite
 
     def shake(self, initiator: Handshake, responder: Handshake) -> tuple[Session, Session]:
         """Carry bytes between the two until neither wants more."""
@@ -86,7 +77,6 @@ class World:
         def side(local: Identity, peer: Identity, *, initiator: bool) -> Session:
             seed = hashlib.sha512(str(number).encode()).digest()
             return Session(
-                suite=self.suite,
                 initiator=initiator,
                 split=(seed[:32], seed[32:]),
                 session_id=hashlib.sha256(seed).digest(),
@@ -106,37 +96,25 @@ class World:
     def sealed(self, session: Session, header: bytes, frames: Sequence[Any]) -> bytes:
         return b"".join(session.seal(header, frames))
 
-    def read(self, session: Session, data: bytes) -> Verified:
-        """Read one message as a connection does, and nothing after it."""
-
-        def take(size: int) -> bytes:
-            nonlocal data
-            if len(data) < size:
-                raise Truncated
-            part, data = data[:size], data[size:]
-            return part
-
-        prelude = session.prelude(take(64))
-        start = session.start(prelude, take(prelude.start_length))
-        frames = [take(length) for length in start.sealed_lengths]
-        return session.verify(Sealed(start, frames, take(prelude.overhead.end)))
-
-    def start(self, session: Session, data: bytes) -> Start:
-        """Read all of one message but its frames."""
+    def begin(self, session: Session, data: bytes) -> tuple[Arrival, bytes]:
+        """Read the beginning of a message as a connection does; return it and what follows."""
+        if len(data) < 64:
+            raise Truncated
         prelude = session.prelude(data[:64])
-        return session.start(prelude, data[64 : 64 + prelude.start_length])
+        if len(data) < 64 + prelude.block + prelude.rest:
+            # A connection reads this much before it waits for the rest.
+            if len(data) >= 64 + prelude.block:
+                session.arrival(prelude, data[64 : 64 + prelude.block])
+            raise Truncated
+        block, rest = data[64 : 64 + prelude.block], data[64 + prelude.block :]
+        return session.arrival(prelude, block), rest[: prelude.rest]
 
-
-@pytest.fixture(scope="session", params=list(Suite), ids=lambda suite: suite.word)
-def world(request: pytest.FixtureRequest) -> World:
-    return World(request.param)
+    def read(self, session: Session, data: bytes) -> Verified:
+        """Read one message, and nothing after it."""
+        arrival, rest = self.begin(session, data)
+        return arrival.whole(memoryview(rest))
 
 
 @pytest.fixture(scope="session")
-def plain() -> World:
-    return World(Suite.AUTHENTICATE)
-
-
-@pytest.fixture(scope="session")
-def encrypted() -> World:
-    return World(Suite.ENCRYPT)
+def world() -> World:
+    return World()

@@ -9,17 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from safeser.envelope.claims import CLAIMS_SIZE, Claims
-from safeser.envelope.noise import DH_SIZE, TAG_SIZE, HandshakeRefused, HandshakeState
-from safeser.envelope.session import Session
 from safeser.errors import ConfigError, EnvelopeError
+from safeser.gate.claims import CLAIMS_SIZE, Claims
+from safeser.gate.noise import DH_SIZE, TAG_SIZE, HandshakeRefused, HandshakeState
+from safeser.gate.session import Session
 from safeser.identity import Identity, KeepsSecrets, PrivateKey, PublicKey
-from safeser.values import Limits, Suite, check_principal
+from safeser.values import Limits, check_principal
 
-__all__ = ["Handshake", "SuiteRefused", "preamble"]
+__all__ = ["PREAMBLE", "Handshake", "OtherVersion"]
 
 MAGIC = b"\x93SAFESER"  # the first byte is no text, no TLS record, and no count of Dask's
-VERSION = 1
+VERSION = 2
 _PREAMBLE_SIZE = 12
 
 # All messages have one size, so no length is read from a stranger: 44 bytes from the initiator,
@@ -31,27 +31,12 @@ _MESSAGE_3 = (DH_SIZE + TAG_SIZE) + (CLAIMS_SIZE + TAG_SIZE)
 _Step = Callable[[bytes], bytes]
 
 
-def preamble(suite: Suite) -> bytes:
-    """Return what each side sends first: the prologue that the handshake authenticates."""
-    return MAGIC + bytes((VERSION, suite, 0, 0))
+#: What each side sends first: the prologue that the handshake authenticates.
+PREAMBLE = MAGIC + bytes((VERSION, 0, 0, 0))
 
 
-_SUITE_OF = {preamble(suite): suite for suite in Suite}
-
-
-class SuiteRefused(HandshakeRefused):
-    """A peer that proved its principal has, or proposes, a session that does less than is required.
-
-    :ivar principal: the peer, and *suite* the suite of the session; for this process's own log.
-    """
-
-    def __init__(self, principal: str, *, suite: Suite, required: Suite) -> None:
-        super().__init__(
-            f"the session with {principal} would be of suite {suite.word}, and the policy here"
-            f" requires {required.word}"
-        )
-        self.principal = principal
-        self.suite = suite
+class OtherVersion(HandshakeRefused):
+    """The peer speaks safeser, in another version of the envelope."""
 
 
 class Handshake(KeepsSecrets):
@@ -63,9 +48,6 @@ class Handshake(KeepsSecrets):
     :param initiator: whether this side opened the connection.
     :param identity: the identity of this process.
     :param principal_of: the roster's answer to whose key this is; None refuses.
-    :param required: the least strict suite that this side accepts with a principal. Neither side
-        ever talks the other down: a handshake below it is refused.
-    :param suite: initiator only: the suite to propose. A responder takes the one proposed.
     :param policy: name, revision and SHA-256 (hexadecimal) of the policy in force here.
     :param expected_peer: initiator only: the principal that must be at the other end.
     :param limits: what one message of the session may take.
@@ -73,9 +55,8 @@ class Handshake(KeepsSecrets):
     :param generate: makes the ephemeral key; a parameter for test vectors only.
     """
 
-    __slots__ = ("_begun", "_clock", "_expected_peer", "_generate", "_identity", "_initiator",
-                 "_limits", "_outgoing", "_policy", "_principal_of", "_required", "_session",
-                 "_steps")  # fmt: skip
+    __slots__ = ("_clock", "_expected_peer", "_identity", "_initiator", "_limits", "_noise",
+                 "_outgoing", "_policy", "_principal_of", "_session", "_steps")  # fmt: skip
 
     def __init__(
         self,
@@ -83,8 +64,6 @@ class Handshake(KeepsSecrets):
         initiator: bool,
         identity: Identity,
         principal_of: Callable[[PublicKey], str | None],
-        required: Callable[[str], Suite],
-        suite: Suite | None = None,
         policy: tuple[str, int, str],
         expected_peer: str | None = None,
         limits: Limits | None = None,
@@ -95,47 +74,20 @@ class Handshake(KeepsSecrets):
             check_principal(expected_peer)
             if not initiator:
                 raise ConfigError("only an initiator can expect a peer", rule="config.handshake")
-        if initiator is (suite is None):
-            raise ConfigError(
-                "an initiator proposes a suite, and a responder takes it", rule="config.handshake"
-            )
         self._initiator = initiator
         self._identity = identity
         self._principal_of = principal_of
-        self._required = required
         self._policy = policy
         self._expected_peer = expected_peer
         self._limits = limits or Limits()
         self._clock = clock
-        self._generate = generate
         self._session: Session | None = None
         self._claims(None)  # refuses a policy that cannot be claimed before a peer connects
-        # What the preamble says, and the Noise handshake whose prologue it is.
-        self._begun: tuple[Suite, HandshakeState] | None = None
-        self._outgoing = b""
-        if suite is not None:
-            self._outgoing = preamble(suite) + self._begin(suite).write_message(b"")
-        self._steps = self._plan()
-
-    def _begin(self, suite: Suite) -> HandshakeState:
-        noise = HandshakeState(
-            initiator=self._initiator,
-            prologue=preamble(suite),
-            static=self._identity,
-            generate=self._generate,
+        self._noise = HandshakeState(
+            initiator=initiator, prologue=PREAMBLE, static=identity, generate=generate
         )
-        self._begun = suite, noise
-        return noise
-
-    @property
-    def _suite(self) -> Suite:
-        assert self._begun is not None  # the preamble is the first that is read
-        return self._begun[0]
-
-    @property
-    def _noise(self) -> HandshakeState:
-        assert self._begun is not None
-        return self._begun[1]
+        self._outgoing = PREAMBLE + self._noise.write_message(b"") if initiator else b""
+        self._steps = self._plan()
 
     def _plan(self) -> list[tuple[int, _Step]]:
         """Return what this side reads, the last first: how many bytes, and who takes them."""
@@ -196,20 +148,13 @@ class Handshake(KeepsSecrets):
         return self._session
 
     def _read_preamble(self, data: bytes) -> bytes:
-        suite = _SUITE_OF.get(data)
-        if suite is None:
-            raise HandshakeRefused(f"the peer {_describe(data)}")
-        if self._begun is None:
-            self._begin(suite)
-        elif suite is not self._suite:
-            raise HandshakeRefused(
-                f"the peer answers with suite {suite.word}, not {self._suite.word} as proposed"
-            )
-        return b""
+        if data == PREAMBLE:
+            return b""
+        raise (OtherVersion if data.startswith(MAGIC) else HandshakeRefused)(_describe(data))
 
     def _read_message_1(self, data: bytes) -> bytes:
         self._noise.read_message(data)
-        return preamble(self._suite) + self._noise.write_message(self._claims(None).encode())
+        return PREAMBLE + self._noise.write_message(self._claims(None).encode())
 
     def _read_message_2(self, data: bytes) -> bytes:
         claims = self._authenticate(self._noise.read_message(data))
@@ -242,9 +187,6 @@ class Handshake(KeepsSecrets):
         claims = Claims.decode(payload)
         if claims.principal != principal:
             raise HandshakeRefused(f"a key of {principal} claims to be {claims.principal}")
-        required = self._required(principal)
-        if self._suite < required:
-            raise SuiteRefused(principal, suite=self._suite, required=required)
         return claims
 
     def _claims(self, peer: str | None) -> Claims:
@@ -255,7 +197,6 @@ class Handshake(KeepsSecrets):
         key = self._noise.remote_static
         assert key is not None
         self._session = Session(
-            suite=self._suite,
             initiator=self._initiator,
             split=self._noise.split(),
             session_id=self._noise.hash,
@@ -275,14 +216,15 @@ class Handshake(KeepsSecrets):
 def _describe(data: bytes) -> str:
     """Say what a peer speaks that does not speak this version, for the operator's log."""
     if data.startswith(MAGIC):
-        suites = " and ".join(str(int(suite)) for suite in Suite)
+        older = "that end" if data[8] < VERSION else "this process"
         return (
-            f"speaks version {data[8]}, suite {data[9]}; this is version {VERSION}, suites {suites}"
+            f"the peer speaks version {data[8]} of safeser's envelope, and this process version"
+            f" {VERSION}: upgrade safeser at {older}"
         )
     if data[:4] in (b"GET ", b"POST", b"HEAD", b"PUT ", b"HTTP", b"OPTI", b"PRI "):
-        return "speaks HTTP, not safeser"
+        return "the peer speaks HTTP, not safeser"
     if data[:2] in (b"\x16\x03", b"\x15\x03"):
-        return "speaks TLS, not safeser"
+        return "the peer speaks TLS, not safeser"
     if int.from_bytes(data[:8], "little") <= 1 << 20:  # Dask starts with a count of frames
-        return "speaks plain Dask TCP, not safeser"
-    return "does not speak safeser"
+        return "the peer speaks plain Dask TCP, not safeser"
+    return "the peer does not speak safeser"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from safeser.envelope import canonical
 from safeser.errors import ConfigError, EnvelopeError
+from safeser.gate import canonical
 from safeser.values import check_principal
 
 __all__ = ["CLAIMS_SIZE", "Claims"]

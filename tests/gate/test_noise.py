@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from safeser.envelope.noise import CipherState, HandshakeRefused, HandshakeState
 from safeser.errors import AuthenticationError
+from safeser.gate.noise import CipherState, HandshakeRefused, HandshakeState
 from safeser.identity import PrivateKey
 
 VECTORS = json.loads(

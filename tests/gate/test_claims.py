@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeser.envelope import CLAIMS_SIZE, Claims
 from safeser.errors import ConfigError, EnvelopeError
+from safeser.gate import CLAIMS_SIZE, Claims
 from tests.refusal import refusal
 
 GOOD = Claims("alice", "bob", "production", 7, "0123456789abcdef" * 4)

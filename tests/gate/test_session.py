@@ -8,6 +8,7 @@ import json
 import mmap
 import pickle
 import struct
+import threading
 import tracemalloc
 
 import numpy as np
@@ -15,12 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeser.envelope import MAX_SECONDS, MAX_SESSION_BYTES, Sealed, Verified
 from safeser.errors import EnvelopeError
+from safeser.gate import MAX_SECONDS, MAX_SESSION_BYTES, SessionClosed, Verified, direction
+from safeser.gate.format import DATA, pack_fields
 from safeser.values import Limits
 from tests.refusal import refusal
 
-EDGES = [0, 1, 15, 16, 17, 4095, 4096, 4097, 9000]
+EDGES = [0, 1, 15, 16, 17, 4096, 65535, 65536, 65537, 70_000]
 frames_strategy = st.lists(
     st.one_of(
         st.binary(max_size=40),
@@ -71,11 +73,13 @@ def test_every_changed_bit(world):
         assert b.ended or caught.type is world.Truncated
 
 
-@pytest.mark.parametrize("frames", [[], [b"first", b"second"], [b"x" * 4096]])
+@pytest.mark.parametrize("frames", [[], [b"first", b"second"], [b"a", b"x" * 65536, b"y" * 65536]])
 def test_truncation_at_each_byte(world, frames):
     a, _ = world.sessions()
     wire = world.sealed(a, b"head", frames)
-    for size in range(0, len(wire), 1 if len(wire) < 500 else 97):
+    # Each byte of what is not the inside of a large part, and each end of one.
+    each, end = min(len(wire), 300), len(wire)
+    for size in {*range(each), *range(0, end, 9973), *range(max(0, end - 60), end)}:
         _, b = world.sessions()
         with pytest.raises(world.Truncated):
             world.read(b, wire[:size])
@@ -83,12 +87,13 @@ def test_truncation_at_each_byte(world, frames):
 
 
 def _spliced(world, size, w):
-    at = size + world.tag + world.end
+    """The end of the block, or the last part, of another message."""
+    at = size + 16 + 32 if size >= 65536 else size + 16
     return w[0][:-at] + w[1][-at:]
 
 
 def _swapped(world, size, w):
-    size, body = size + world.tag, w[0][: len(w[0]) - world.end]
+    size, body = size + 16, w[0][: len(w[0]) - 32]
     return body[: -2 * size] + body[-size:] + body[-2 * size : -size] + w[0][len(body) :]
 
 
@@ -100,11 +105,10 @@ OTHERS = [
     ("two are exchanged", 1, lambda world, size, w: w[2], "envelope.sequence"),
     ("another number", 0, lambda world, size, w: w[1][:8] + w[0][8:16] + w[1][16:], "envelope.mac"),
     ("a frame of another message", 0, _spliced, "envelope.gcm"),
-    ("frames exchanged", 0, _swapped, "envelope.gcm"),
 ]
 
 
-@pytest.mark.parametrize("size", [5, 4096])
+@pytest.mark.parametrize("size", [5, 65536])
 @pytest.mark.parametrize("row", OTHERS, ids=lambda row: row[0])
 def test_whatever_is_not_the_next_message_ends_the_session(world, size, row):
     _, before, change, rule = row
@@ -113,23 +117,21 @@ def test_whatever_is_not_the_next_message_ends_the_session(world, size, row):
     wires = [world.sealed(a, b"head", frames) for frames in contents]
     for wire in wires[:before]:
         world.read(b, wire)
-    if rule == "envelope.gcm" and not world.encrypts:
-        rule = "envelope.mac"
+    if rule == "envelope.gcm" and size < 65536:
+        rule = "envelope.mac"  # the block's tag is under the first HMAC
     refused(world, b, change(world, size, wires), rule)
 
 
-def test_bytes_moved_between_header_and_frames(plain):
-    a, b = plain.sessions()
-    wire = plain.sealed(a, b"headfi", [b"rst"])
-    fields = struct.pack("<4sBBHQIIQ", b"SSm1", 1, 1, 0, 1, 4, 1, 5)
-    moved = fields + wire[32:64] + b"head" + struct.pack("<Q", 5) + b"first"
-    refused(plain, b, moved, "envelope.mac")
+def test_large_frames_exchanged(world):
+    a, b = world.sessions()
+    wire = world.sealed(a, b"h", [b"1" * 65536, b"2" * 65536])
+    refused(world, b, _swapped(world, 65536, [wire]), "envelope.gcm")
 
 
 def test_a_message_that_comes_back_or_is_of_another_session(world):
     (a, b), two = world.pair(), world.pair()
     assert a.id != two[0].id
-    wire = world.sealed(a, b"h", [b"f", b"x" * 5000])
+    wire = world.sealed(a, b"h", [b"f", b"x" * 70_000])
     for reader in (a, two[1]):
         refused(world, reader, wire, "envelope.mac")
     world.read(b, wire)
@@ -143,14 +145,13 @@ def test_any_bytes_give_an_error_or_wait(world, data):
 
 
 def test_lengths_cost_nothing_before_they_are_checked(world):
-    worst = struct.pack("<4sBBHQIIQ", b"SSm1", 1, 1, 0, 1, 2**32 - 1, 2**32 - 1, 2**64 - 1)
+    worst = pack_fields(DATA, 1, 2**64 - 1, 2**64 - 1)
     tracemalloc.start()
     try:
         _, b = world.sessions()
         refused(world, b, worst + bytes(32), "envelope.limits")
         _, b = world.sessions()
-        largest = struct.pack("<4sBBHQIIQ", b"SSm1", 1, 1, 0, 1, 1 << 20, 100_000, 2 << 30)
-        b.prelude(largest + bytes(32))
+        b.prelude(pack_fields(DATA, 1, 8 + 8 * 100_000 + (1 << 20), 2 << 30) + bytes(32))
         assert tracemalloc.get_traced_memory()[1] < 64 << 10
     finally:
         tracemalloc.stop()
@@ -169,7 +170,8 @@ def test_limits_bind_both_sides(world):
         refused(world, b, world.sealed(loose, header, frames), "envelope.limits")
 
 
-def test_a_frame_over_a_gibibyte_is_refused(world):
+def test_a_frame_over_the_longest_is_refused(world, monkeypatch):
+    monkeypatch.setattr("safeser.gate.format.MAX_FRAME", 1 << 30)
     a, _ = world.sessions(limits=Limits(max_bytes=4 << 30))
     zeros = mmap.mmap(-1, (1 << 30) + 1)  # pages that nobody touches
     with refusal(EnvelopeError, "envelope.limits", match="over the limit"):
@@ -177,33 +179,77 @@ def test_a_frame_over_a_gibibyte_is_refused(world):
     assert a.seal(b"", [])
 
 
-def test_sealed_must_be_what_the_prelude_says(world):
-    changes = (
-        lambda one, two, *end: [one],
-        lambda one, two, *end: [one, two + b"d"],
-        lambda one, two, *end: [one, two[:-1]],
-        lambda one, two, *end: [one, two, b""],
-        lambda one, two, *end: [one, two, bytes(16)],
-        lambda one, two, *end: [one, b""],
-        lambda one, two, *end: [],
-    )
-    for change in changes:
-        a, b = world.sessions()
-        head, *frames = map(bytes, a.seal(b"head", [b"ab", b"c"]))
-        start = world.start(b, head)
-        with refusal(EnvelopeError, "envelope.format"):
-            b.verify(Sealed(start, change(*frames)))
-        assert b.ended
+@pytest.mark.parametrize("rest", [0, 64, 70_000])
+def test_a_block_must_be_what_the_prelude_says(world, rest):
+    a, b = world.sessions()
+    wire = world.sealed(a, b"head", [b"x" * rest])
+    prelude = b.prelude(wire[:64])
+    with refusal(EnvelopeError, "envelope.format"):
+        b.arrival(prelude, wire[64 : 64 + prelude.block - 1])
+    assert b.ended
 
 
 def test_a_prelude_read_twice_verifies_once(world):
     a, b = world.sessions()
     wire = world.sealed(a, b"h", [])
-    one, two = world.start(b, wire), world.start(b, wire)
-    end = wire[len(wire) - world.end :]
-    b.verify(Sealed(one, [], end))
+    one, two = b.prelude(wire[:64]), b.prelude(wire[:64])
+    b.arrival(one, wire[64:]).verified()
     with refusal(EnvelopeError, "envelope.sequence"):
-        b.verify(Sealed(two, [], end))
+        b.arrival(two, wire[64:])
+
+
+def test_a_small_message_is_one_call_of_each(world):
+    a, b = world.sessions()
+    calls = []
+
+    class Counting:
+        def __init__(self, real):
+            self.real = real
+
+        def __getattr__(self, name):
+            calls.append(name)
+            return getattr(self.real, name)
+
+    for keys in (a._sending.keys, b._receiving.keys):
+        keys.gcm, keys.hmac = Counting(keys.gcm), Counting(keys.hmac)
+    wire = world.sealed(a, b"h", [b"x" * 60_000, *[b"y"] * 500])
+    assert calls == ["encrypt", "copy"]
+    calls.clear()
+    assert len(world.read(b, wire).frames) == 501
+    assert calls == ["copy", "decrypt"]
+
+
+# --- the end of a stream -------------------------------------------------------------------------
+
+
+def test_a_close_message_ends_both_sides_and_comes_once(world):
+    a, b = world.sessions()
+    wire = world.sealed(a, b"h", [])
+    last = a.closing()
+    world.read(b, wire)
+    with pytest.raises(SessionClosed):
+        world.read(b, last)
+    for session in (a, b):
+        assert session.ended
+        with refusal(EnvelopeError, "envelope.ended"):
+            session.seal(b"", [])
+
+
+@pytest.mark.parametrize("change", ["cut", "replayed", "bit", "other"])
+def test_a_close_message_that_is_not_the_next_is_none(world, change):
+    a, b = world.sessions()
+    wire = world.sealed(a, b"h", [])
+    last = world.sessions(1)[0].closing() if change == "other" else a.closing()
+    if change == "cut":
+        with pytest.raises(world.Truncated):
+            world.read(b, world.sessions()[0].closing()[:79])
+        assert not b.ended  # as a reset connection is
+        return
+    if change == "bit":
+        world.read(b, wire)
+        last = last[:-1] + bytes((last[-1] ^ 1,))
+    rule = {"replayed": "envelope.sequence"}.get(change, "envelope.mac")
+    refused(world, b, last, rule)
 
 
 def test_any_contiguous_buffer_is_a_frame(world):
@@ -218,12 +264,13 @@ def test_any_contiguous_buffer_is_a_frame(world):
         a.seal(b"", [memoryview(grid[:, ::2])])
 
 
-def test_the_header_is_copied_before_it_is_verified(world):
+def test_what_was_verified_is_not_what_the_caller_may_change(world):
     a, b = world.sessions()
-    wire = bytearray(world.sealed(a, b"head", []))
-    start, end = world.start(b, wire), bytes(wire[len(wire) - world.end :])
+    wire = bytearray(world.sealed(a, b"head", [b"frame", b"x" * 70_000]))
+    verified = world.read(b, wire)
     wire[:] = bytes(len(wire))
-    assert b.verify(Sealed(start, [], end)).header == b"head"
+    assert verified.header == b"head"
+    assert list(map(bytes, verified.frames)) == [b"frame", b"x" * 70_000]
 
 
 def test_a_session_ends_after_a_day(world):
@@ -233,15 +280,13 @@ def test_a_session_ends_after_a_day(world):
     now[0] = MAX_SECONDS - 0.001
     wires = [world.sealed(a, b"h", []) for _ in range(2)]
     prelude = b.prelude(wires[0][:64])
-    start = world.start(b, wires[0])
-    arrival = b.arrival(start, piece=1)
+    arrival = b.arrival(prelude, wires[0][64:])
     now[0] = MAX_SECONDS
     for attempt in (
-        lambda: arrival.verified(wires[0][len(wires[0]) - world.end :]),
+        arrival.verified,
         lambda: a.seal(b"h", []),
-        lambda: b.verify(Sealed(start, [])),
         lambda: b.prelude(wires[0][:64]),
-        lambda: b.start(prelude, b""),
+        lambda: b.arrival(prelude, wires[0][64:]),
     ):
         with refusal(EnvelopeError, "envelope.ended", match="time is up"):
             attempt()
@@ -278,7 +323,7 @@ def test_only_verify_makes_verified(world):
 
 def test_sessions_show_and_share_no_secret(world):
     a, _ = world.sessions()
-    assert repr(a) == f"Session(alice with bob, suite {world.suite.word}, id {a.id.hex()[:16]})"
+    assert repr(a) == f"Session(alice with bob, id {a.id.hex()[:16]})"
     for attempt in (pickle.dumps, copy.copy, copy.deepcopy, json.dumps):
         with pytest.raises(TypeError):
             attempt(a)
@@ -288,3 +333,125 @@ def test_sessions_show_and_share_no_secret(world):
         a.peer = "mallory"
     a.end("it was closed")
     assert "ended: it was closed" in repr(a)
+
+
+# --- nonces --------------------------------------------------------------------------------------
+
+
+class Noting:
+    """AES-256-GCM that notes the nonce of each encryption."""
+
+    def __init__(self, real, nonces):
+        self.real = real
+        self.nonces = nonces
+
+    def encrypt(self, nonce, data, associated):
+        self.nonces.append(bytes(nonce))
+        return self.real.encrypt(nonce, data, associated)
+
+
+@pytest.fixture
+def nonces(monkeypatch, world):
+    """Return one end of a session, and the nonces that it encrypts under."""
+    found = []
+    session, _ = world.sessions()
+    keys = session._sending.keys
+    keys.gcm = Noting(keys.gcm, found)
+    gcm = direction.GCM
+
+    def noted(nonce):
+        found.append(bytes(nonce))
+        return gcm(nonce)
+
+    monkeypatch.setattr(direction, "GCM", noted)
+    return session, found
+
+
+def test_no_nonce_is_used_twice(nonces):
+    session, found = nonces
+    for _ in range(3):
+        session.seal(b"head", [b"", b"a", bytes(1 << 19), bytes((1 << 19) + 1), b"b"])
+    session.seal(b"", [])
+    session.closing()
+    assert len(found) == 3 * 4 + 2
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize("taken", [0, 1, 2, 5])
+def test_an_interrupted_message_is_the_last_that_the_direction_can_send(nonces, taken):
+    session, found = nonces
+    buffers = session.sealing(b"head", [b"a", bytes(3 << 20), b"b"])
+    for _ in range(taken):
+        next(buffers)
+    buffers.close()
+    for attempt in (
+        lambda: session.seal(b"head", [b"another"]),
+        lambda: session.sealing(b"head", [bytes(1 << 17)]),
+        session.closing,
+    ):
+        with refusal(EnvelopeError, "envelope.busy"):
+            attempt()
+    assert len(set(found)) == len(found)
+
+
+def test_threads_never_share_a_sequence_number(world):
+    """To check that a direction is free and to claim it is one step."""
+    session, _ = world.sessions()
+    both = threading.Barrier(2)
+    outcomes, clock, waiting = [], session._clock, set()
+
+    def slow():
+        if threading.get_ident() not in waiting:
+            waiting.add(threading.get_ident())
+            both.wait(10)  # each of two has seen that the session lives
+        return clock()
+
+    session._clock = slow
+
+    def claim():
+        try:
+            outcomes.append(session.sealing(b"", [bytes(1 << 17)]))
+        except EnvelopeError as error:
+            outcomes.append(error.rule)
+
+    threads = [threading.Thread(target=claim) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert outcomes.count("envelope.busy") == 1
+    assert session._sending.sequence == 1
+
+
+def test_a_forked_process_has_no_session(world, monkeypatch):
+    """It would count on from the same number, under the same keys."""
+    a, b = world.sessions()
+    wire = world.sealed(b, b"h", [])
+    monkeypatch.setattr("safeser.gate.session.os.getpid", lambda: -1)
+    for attempt in (lambda: a.seal(b"", [b"x"]), a.closing, lambda: world.read(a, wire)):
+        with pytest.raises(EnvelopeError, match="another process"):
+            attempt()
+    assert a._sending.keys is a._receiving.keys is None
+
+
+def test_a_session_that_ends_while_a_message_is_written_writes_no_more(world):
+    session, _ = world.sessions()
+    buffers = session.sealing(b"", [bytes(4 << 20)])
+    next(buffers)
+    next(buffers)
+    session.end("its key was retired")
+    with pytest.raises(EnvelopeError, match="retired"):
+        next(buffers)
+
+
+@pytest.mark.parametrize("number", [2**64 - 2, 2**64 - 1])
+def test_the_last_numbers_do_not_wrap_around(world, number):
+    a, _ = world.sessions()
+    a._sending.sequence = number
+    if number == 2**64 - 1:
+        with pytest.raises(struct.error):
+            a.seal(b"", [])
+        with refusal(EnvelopeError, "envelope.busy"):
+            a.seal(b"", [])
+        return
+    assert a.seal(b"", [])

@@ -1,4 +1,4 @@
-"""A reader and a writer of messages, written from docs/reference/envelope-v1.md alone.
+"""A reader and a writer of messages, written from docs/reference/envelope.md alone.
 
 It imports no safeser.
 
@@ -31,7 +31,6 @@ __all__ = [
     "write_message",
 ]
 
-MAX_FRAME = 1 << 30
 MAX_DEPTH, MAX_VALUES = 100, 1_000_000
 
 
@@ -45,24 +44,23 @@ class FamilyHeaderError(Exception):
 
 # --- "Key schedule" --------------------------------------------------------------------------
 
-PURPOSES = {1: ("HMAC-SHA256", "AES-256-GMAC"), 2: ("HMAC-SHA256", "AES-256-GCM")}
 
-
-def derive(half: bytes, direction: str, suite: int, session_id: bytes) -> dict[str, bytes]:
+def derive(half: bytes, direction: str, session_id: bytes) -> dict[str, bytes]:
     """Return the keys of one direction. HKDF-Expand of 32 bytes is one HMAC."""
     return {
         purpose: hmac.digest(
             half,
-            f"safeser envelope 1 {direction} {purpose}".encode() + session_id + b"\1",
+            f"safeser envelope 2 {direction} {purpose}".encode() + session_id + b"\1",
             "sha256",
         )
-        for purpose in PURPOSES[suite]
+        for purpose in ("HMAC-SHA256", "AES-256-GCM")
     }
 
 
-# --- "A message", "The tag", "Sequence" ------------------------------------------------------
+# --- "A message", "The tags", "Sequence" -----------------------------------------------------
 
-MAX_HEADER, MAX_FRAMES, MAX_BYTES = 1 << 20, 100_000, 2 << 30
+MAX_HEADER, MAX_FRAMES, MAX_BYTES, TOGETHER = 1 << 20, 100_000, 2 << 30, 65_536
+DATA, CLOSE = 1, 2
 
 
 class RefusedBy(Exception):
@@ -75,60 +73,74 @@ def _demand(fits: bool, layer: str) -> None:
 
 
 def read_message(
-    suite: int, keys: dict[str, bytes], sequence: int, data: bytes
-) -> tuple[bytes, list[bytes]]:
-    """Return header and frames of the message *data*, which must have number *sequence*."""
+    keys: dict[str, bytes], sequence: int, data: bytes
+) -> tuple[bytes, list[bytes]] | None:
+    """Return header and frames of the message *data*, which must have number *sequence*.
+
+    Of a close message, None.
+    """
     fields, tag, rest = data[:32], data[32:64], data[64:]
-    magic, version, kind, reserved, number, header_length, count, body = struct.unpack(
-        "<4sBBHQIIQ", fields
-    )
-    _demand((magic, version, kind, reserved) == (b"SSm1", 1, 1, 0), "format")
-    _demand(header_length <= MAX_HEADER and count <= MAX_FRAMES and body <= MAX_BYTES, "format")
-    _demand(body <= count << 30, "format")
+    magic, kind, reserved, number, block_length, rest_length = struct.unpack("<4sB3sQQQ", fields)
+    _demand(magic == b"SSm2" and kind in (DATA, CLOSE) and reserved == bytes(3), "format")
+    _demand(block_length <= 8 + 8 * MAX_FRAMES + MAX_HEADER + TOGETHER, "format")
+    _demand(rest_length <= MAX_BYTES + 32 * (MAX_BYTES // TOGETHER) + 32, "format")
+    _demand(kind == DATA or block_length == rest_length == 0, "format")
     _demand(number == sequence, "sequence")
-    added = {1: 0, 2: 16}[suite]
-    header, rest = rest[: header_length + added], rest[header_length + added :]
-    table, rest = rest[: 8 * count], rest[8 * count :]
-    lengths = struct.unpack(f"<{count}Q", table)
-    _demand(sum(lengths) == body and max(lengths, default=0) <= 1 << 30, "format")
-    key = keys["HMAC-SHA256"]
-    if suite == 1:
-        frames = _cut(rest, lengths)
-        parts = [_part_1(keys["AES-256-GMAC"], _nonce(number, i), f) for i, f in enumerate(frames)]
-        _demand(hmac.digest(key, _pae(fields, header, *parts), "sha256") == tag, "mac")
-        return header, frames
-    _demand(hmac.digest(key, _pae(fields, header, table), "sha256") == tag, "mac")
-    gcm = keys["AES-256-GCM"]
-    opened = _decrypt(gcm, _nonce(number, 2**32 - 1), header)
-    sealed = _cut(rest[:-32], [length + 16 for length in lengths])
-    frames = [_decrypt(gcm, _nonce(number, i), each) for i, each in enumerate(sealed)]
-    parts = [struct.pack("<QB", len(each) - 16, 2) + each[-16:] for each in sealed]
-    _demand(hmac.digest(key, _pae(fields, header, *parts), "sha256") == rest[-32:], "mac")
-    return opened, frames
+    sealed, rest = rest[: block_length + 16], rest[block_length + 16 :]
+    covered = [fields, sealed[-16:]]
+    _demand(_tag(keys, 1, covered) == tag, "mac")
+    block = _decrypt(keys, number, 0, sealed)
+    if kind == CLOSE:
+        return None
+    _demand(len(block) >= 8, "format")
+    header_length, count = struct.unpack("<II", block[:8])
+    _demand(header_length <= MAX_HEADER and count <= MAX_FRAMES, "format")
+    at = 8 + 8 * count
+    _demand(len(block) >= at + header_length, "format")
+    lengths = struct.unpack(f"<{count}Q", block[8:at])
+    _demand(sum(lengths) <= MAX_BYTES, "format")
+    header, plain = block[at : at + header_length], block[at + header_length :]
+    first, *groups = groups_of(lengths)
+    _demand(len(plain) == sum(first), "format")
+    rest_of = sum(sum(group) + 16 for group in groups) + 32 if groups else 0
+    _demand(rest_length == rest_of, "format")
+    frames = _cut(plain, first)
+    for index, group in enumerate(groups, 1):
+        sealed, rest = rest[: sum(group) + 16], rest[sum(group) + 16 :]
+        frames += _cut(_decrypt(keys, number, index, sealed), group)
+        covered.append(sealed[-16:])
+    _demand(rest == (_tag(keys, 2, covered) if groups else b""), "mac")
+    return header, frames
 
 
 def write_message(
-    suite: int, keys: dict[str, bytes], sequence: int, header: bytes, frames: Sequence[bytes]
+    keys: dict[str, bytes], sequence: int, header: bytes, frames: Sequence[bytes], kind: int = DATA
 ) -> bytes:
     """Return the message number *sequence* with *header* and *frames*."""
     lengths = [len(frame) for frame in frames]
-    fields = struct.pack(
-        "<4sBBHQIIQ", b"SSm1", 1, 1, 0, sequence, len(header), len(frames), sum(lengths)
-    )
-    table = struct.pack(f"<{len(lengths)}Q", *lengths)
-    key = keys["HMAC-SHA256"]
-    if suite == 1:
-        gmac = keys["AES-256-GMAC"]
-        parts = [_part_1(gmac, _nonce(sequence, i), frame) for i, frame in enumerate(frames)]
-        tag = hmac.digest(key, _pae(fields, header, *parts), "sha256")
-        return b"".join((fields, tag, header, table, *frames))
-    gcm = keys["AES-256-GCM"]
-    sealed_header = _encrypt(gcm, _nonce(sequence, 2**32 - 1), header)
-    sealed = [_encrypt(gcm, _nonce(sequence, i), frame) for i, frame in enumerate(frames)]
-    tag = hmac.digest(key, _pae(fields, sealed_header, table), "sha256")
-    parts = [struct.pack("<QB", len(each) - 16, 2) + each[-16:] for each in sealed]
-    end = hmac.digest(key, _pae(fields, sealed_header, *parts), "sha256")
-    return b"".join((fields, tag, sealed_header, table, *sealed, end))
+    first, *groups = groups_of(lengths)
+    numbers = struct.pack(f"<II{len(lengths)}Q", len(header), len(lengths), *lengths)
+    block = b"".join((numbers, header, *frames[: len(first)])) if kind == DATA else b""
+    sealed, at = [_encrypt(keys, sequence, 0, block)], len(first)
+    for index, group in enumerate(groups, 1):
+        plain = b"".join(frames[at : at + len(group)])
+        sealed.append(_encrypt(keys, sequence, index, plain))
+        at += len(group)
+    rest = sum(map(len, sealed[1:])) + 32 if groups else 0
+    fields = struct.pack("<4sB3xQQQ", b"SSm2", kind, sequence, len(block), rest)
+    covered = [fields, *(each[-16:] for each in sealed)]
+    last = _tag(keys, 2, covered) if groups else b""
+    return b"".join((fields, _tag(keys, 1, covered[:2]), *sealed, last))
+
+
+def groups_of(lengths: Sequence[int]) -> list[list[int]]:
+    groups: list[list[int]] = [[]]
+    for length in lengths:
+        if sum(groups[-1]) + length < TOGETHER:
+            groups[-1].append(length)
+        else:
+            groups.append([length])
+    return groups
 
 
 def _cut(data: bytes, lengths: Sequence[int]) -> list[bytes]:
@@ -140,34 +152,24 @@ def _cut(data: bytes, lengths: Sequence[int]) -> list[bytes]:
     return made
 
 
-def _nonce(sequence: int, index: int) -> bytes:
-    return struct.pack(">QI", sequence, index)
+def _tag(keys: dict[str, bytes], first: int, covered: Sequence[bytes]) -> bytes:
+    return hmac.digest(keys["HMAC-SHA256"], bytes((first,)) + b"".join(covered), "sha256")
 
 
-def _pae(*elements: bytes) -> bytes:
-    encoded = struct.pack("<Q", len(elements))
-    return encoded + b"".join(struct.pack("<Q", len(one)) + one for one in elements)
+def _gcm(keys: dict[str, bytes], sequence: int, index: int, tag: bytes | None = None) -> Any:
+    nonce = struct.pack(">QI", sequence, index)
+    return Cipher(algorithms.AES256(keys["AES-256-GCM"]), modes.GCM(nonce, tag))
 
 
-def _part_1(key: bytes, nonce: bytes, frame: bytes) -> bytes:
-    if len(frame) < 4096:
-        return struct.pack("<Q", len(frame)) + b"\0" + frame
-    gmac = Cipher(algorithms.AES256(key), modes.GCM(nonce)).encryptor()
-    gmac.authenticate_additional_data(frame)
-    gmac.finalize()
-    return struct.pack("<Q", len(frame)) + b"\1" + gmac.tag
+def _encrypt(keys: dict[str, bytes], sequence: int, index: int, plain: bytes) -> bytes:
+    gcm = _gcm(keys, sequence, index).encryptor()
+    return bytes(gcm.update(plain) + gcm.finalize() + gcm.tag)
 
 
-def _encrypt(key: bytes, nonce: bytes, frame: bytes) -> bytes:
-    gcm = Cipher(algorithms.AES256(key), modes.GCM(nonce)).encryptor()
-    return gcm.update(frame) + gcm.finalize() + gcm.tag
-
-
-def _decrypt(key: bytes, nonce: bytes, sealed: bytes) -> bytes:
-    ciphertext, tag = sealed[:-16], sealed[-16:]
-    gcm = Cipher(algorithms.AES256(key), modes.GCM(nonce, tag)).decryptor()
+def _decrypt(keys: dict[str, bytes], sequence: int, index: int, sealed: bytes) -> bytes:
+    gcm = _gcm(keys, sequence, index, sealed[-16:]).decryptor()
     try:
-        return gcm.update(ciphertext) + gcm.finalize()
+        return bytes(gcm.update(sealed[:-16]) + gcm.finalize())
     except InvalidTag:
         raise RefusedBy("gcm") from None
 
@@ -280,31 +282,14 @@ class Value:
 def decode(header: bytes, frames: list[bytes]) -> tuple[Value, str, str | None]:
     """Return the value that a library message describes, its kind and its operation."""
     words = read_canonical(header)
-    if type(words) is not list or len(words) not in (3, 4) or type(words[0]) is not dict:
-        raise HeaderError("no array of three or four")
-    family, kind, operation = words[:3]
+    if type(words) is not list or len(words) != 3 or type(words[0]) is not dict:
+        raise HeaderError("no array of three")
+    family, kind, operation = words
     if type(kind) is not str or kind not in ("admin", "data", "task", "control"):
         raise HeaderError("no kind")
     if operation is not None and (type(operation) is not str or len(operation) > 128):
         raise HeaderError("no operation")
-    if len(words) == 4:
-        frames = _joined(frames, words[3])
     return _value(family, frames, 0, [MAX_VALUES]), kind, operation
-
-
-def _joined(parts: list[bytes], counts: Any) -> list[bytes]:
-    if type(counts) is not list or any(type(each) is not int or each < 1 for each in counts):
-        raise HeaderError("no part counts")
-    if sum(counts) != len(parts) or max(counts, default=1) == 1:
-        raise HeaderError("part counts that say nothing, or something else")
-    made, at = [], 0
-    for count in counts:
-        own = parts[at : at + count]
-        at += count
-        if count > 1 and any(len(part) != MAX_FRAME for part in own[:-1]):
-            raise HeaderError("a part of another length")
-        made.append(b"".join(own))
-    return made
 
 
 # --- "The family header" ---------------------------------------------------------------------

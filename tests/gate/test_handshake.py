@@ -13,13 +13,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from safeser.envelope import Claims, HandshakeRefused, preamble
-from safeser.envelope.noise import HandshakeState
 from safeser.errors import AuthenticationError, ConfigError, SafeserError
+from safeser.gate import PREAMBLE, Claims, HandshakeRefused, OtherVersion
+from safeser.gate.noise import HandshakeState
 from safeser.identity import KeyState, PublicKey, Roster, RosterEntry
-from safeser.values import Suite
 
-PREAMBLE = preamble(Suite.AUTHENTICATE)
 OPAQUE = str(AuthenticationError("the peer could not be authenticated"))
 
 
@@ -44,12 +42,11 @@ class Rogue:
     """An initiator that speaks perfect Noise and lies in its claims."""
 
     def __init__(self, world, static):
-        self.preamble = world.preamble
-        self.state = HandshakeState(initiator=True, prologue=self.preamble, static=static)
+        self.state = HandshakeState(initiator=True, prologue=PREAMBLE, static=static)
 
     def against(self, responder, payload):
         first = self.state.write_message(b"")
-        responder.feed(self.preamble)
+        responder.feed(PREAMBLE)
         self.state.read_message(responder.feed(first)[12:])
         return self.state.write_message(payload)
 
@@ -105,10 +102,11 @@ def test_every_handshake_has_its_own_id(world):
         (struct.pack("<QI", 2, 5), "plain Dask"),
         (b"\xff" * 12, "does not speak"),
         (b"SSH-2.0-Open", "does not speak"),
-        (PREAMBLE[:8] + b"\2\1\0\0", "version 2, suite 1"),
-        (PREAMBLE[:9] + b"\0\0\0", "version 1, suite 0; this is version 1, suites 1 and 2"),
-        (PREAMBLE[:9] + b"\3\0\0", "version 1, suite 3"),
-        (PREAMBLE[:11] + b"\1", "version 1"),
+        (PREAMBLE[:8] + b"\1\1\0\0", "speaks version 1 of safeser's envelope, and this process"),
+        (PREAMBLE[:8] + b"\1\2\0\0", "version 2: upgrade safeser at that end"),
+        (PREAMBLE[:8] + b"\3\0\0\0", "version 3 of safeser's envelope"),
+        (PREAMBLE[:8] + b"\3\0\0\0", "upgrade safeser at this process"),
+        (PREAMBLE[:11] + b"\1", "version 2"),
     ],
 )
 def test_other_protocols_are_known_by_their_first_bytes(world, data, said):
@@ -156,10 +154,10 @@ def test_another_responder_than_the_one_that_was_meant(world, expected):
 @pytest.mark.parametrize(("principal", "peer"), [("alice", None), ("bob", "alice")])
 def test_a_responder_that_lies(world, principal, peer):
     initiator = world.initiator()
-    state = HandshakeState(initiator=False, prologue=world.preamble, static=world.bob)
+    state = HandshakeState(initiator=False, prologue=PREAMBLE, static=world.bob)
     state.read_message(initiator.outgoing[12:])
     answer = state.write_message(Claims(principal, peer, *world.policy).encode())
-    refused(initiator, world.preamble, answer)
+    refused(initiator, PREAMBLE, answer)
 
 
 def test_a_relayed_initiator_does_not_reach_another_responder(world):
@@ -204,8 +202,8 @@ LOW_ORDER = (
 
 @pytest.mark.parametrize("point", LOW_ORDER, ids=lambda point: point.hex()[-8:])
 def test_low_order_ephemeral(world, point):
-    refused(world.responder(), world.preamble, point)
-    refused(world.initiator(), world.preamble, point + bytes(384))
+    refused(world.responder(), PREAMBLE, point)
+    refused(world.initiator(), PREAMBLE, point + bytes(384))
 
 
 @pytest.mark.parametrize("point", LOW_ORDER[:7], ids=lambda point: point.hex()[-8:])
@@ -255,7 +253,7 @@ def test_every_flipped_byte_of_every_flight(world):
 def test_sizes_are_exact_and_another_takes_no_memory(world, size):
     data = PREAMBLE + bytes(max(size - 12, 0))
     responder, after = world.responder(), world.responder()
-    after.feed(memoryview(world.preamble))
+    after.feed(memoryview(PREAMBLE))
     tracemalloc.start()
     try:
         refused(responder, data[:size])
@@ -310,3 +308,24 @@ def test_any_bytes_are_answered_or_refused(world, pieces, initiator):
         with contextlib.suppress(AuthenticationError):
             handshake.feed(piece)
     assert not handshake.complete
+
+
+def test_a_recorded_handshake_and_its_messages_replayed(world):
+    initiator, responder = world.initiator(), world.responder()
+    first = initiator.outgoing
+    answer = answered(initiator, responder)
+    initiator.feed(answer[:12])
+    third = initiator.feed(answer[12:])
+    responder.feed(third)
+    fresh = world.responder()
+    answered(initiator, fresh)
+    assert first == initiator.outgoing
+    refused(fresh, third)  # its ephemeral key is another
+
+
+def test_another_version_is_told_from_another_protocol(world):
+    with pytest.raises(OtherVersion):
+        world.responder().feed(PREAMBLE[:8] + b"\1\1\0\0")
+    with pytest.raises(HandshakeRefused) as caught:
+        world.responder().feed(b"GET / HTTP/1.1\r\n"[:12])
+    assert not isinstance(caught.value, OtherVersion)
