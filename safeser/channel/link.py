@@ -19,6 +19,7 @@ from safeser.gate import (
     GCM_TAG_SIZE,
     PRELUDE_SIZE,
     Buffer,
+    SessionClosed,
     Verified,
     all_flat,
     canonical,
@@ -67,6 +68,8 @@ class Link(Receiving):
             for size in arrival.parts:
                 arrival.take(rest.pieces(size), rest.take(GCM_TAG_SIZE))
             return arrival.verified(b"".join(rest.pieces(maxsize)))
+        except SessionClosed:
+            raise  # the peer said so
         except EnvelopeError as error:
             self.note_unauthenticated(error)
             raise

@@ -70,13 +70,13 @@ class Block(NamedTuple):
     """What an authentic block says.
 
     :param groups: lengths of the frames of each part, those in the block first.
-    :param frames: the frames in the block, in memory of their own.
+    :param inside: memory of its own with the frames that are in the block.
     """
 
     header: bytes
     lengths: tuple[int, ...]
     groups: list[list[int]]
-    frames: list[memoryview]
+    inside: memoryview
 
 
 def longest_block(header: int, frames: int) -> int:
@@ -177,15 +177,15 @@ def parse_block(block: bytes, rest: int, limits: Limits) -> Block:
     size = check_sizes(limits, header_length, lengths)
     first = at + header_length
     if size < SMALL and not rest:  # as nearly all
-        groups, inside, more = [list(lengths)], size, 0
+        groups, first_size, more = [list(lengths)], size, 0
     else:
         groups = grouped(lengths)
-        inside, more = sum(groups[0]), rest_size(groups)
-    if len(block) != first + inside or rest != more:
+        first_size, more = sum(groups[0]), rest_size(groups)
+    if len(block) != first + first_size or rest != more:
         raise malformed("the lengths of a message's frames don't add up to its size")
     # Memory that can be written to, as frames of their own are, and without what is not theirs.
-    frames = cut_at(memoryview(bytearray(memoryview(block)[first:])), groups[0])
-    return Block(block[at:first], lengths, groups, frames)
+    inside = memoryview(bytearray(memoryview(block)[first:]))
+    return Block(block[at:first], lengths, groups, inside)
 
 
 def cut_at(data: memoryview, lengths: Iterable[int]) -> list[memoryview]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import NoReturn, SupportsIndex
 
 import numpy as np
@@ -200,11 +201,21 @@ class Session(KeepsSecrets):
         return self._clock() >= self._ends_at - MAX_SECONDS // 2
 
     def send_as(self, other: Session) -> None:
-        """Seal by the keys of *other* from the next message on, a session of the same two."""
+        """Seal by the keys of *other* from the next message on, a session of the same two.
+
+        :raises EnvelopeError: amid a message.
+        """
+        if self._sending.claimed.locked():
+            raise _in_use()
         self._sending = other._sending
 
     def receive_as(self, other: Session) -> None:
-        """Verify by the keys of *other* from the next message on, and be that session."""
+        """Verify by the keys of *other* from the next message on, and be that session.
+
+        :raises EnvelopeError: amid a message.
+        """
+        if self._receiving.claimed.locked():
+            raise _in_use()
         self._receiving = other._receiving
         self.id, self._ends_at = other.id, other._ends_at
         self._peer_key, self._peer_claims = other._peer_key, other._peer_claims
@@ -285,8 +296,8 @@ class Session(KeepsSecrets):
             part = frames[0] if len(frames) == 1 else memoryview(b"".join(frames))
             last = b""
             for last in keys.encrypted(NONCE.pack(out.sequence, index), part):
-                # A key may be retired, and a process forked, while a large message is written.
-                if self._ended or self._process != os.getpid():
+                # Meanwhile a key may be retired, a process forked, and the time of a session up.
+                if self._ended or self._process != os.getpid() or self._clock() >= self._ends_at:
                     self._check_alive(out)
                 yield last
             covered.append(last[-GCM_TAG_SIZE:])
@@ -343,7 +354,7 @@ class Session(KeepsSecrets):
             raise
         return Arrival(self, keys, prelude.sequence, first, said)
 
-    def _accept(self, number: int, header: bytes, frames: Sequence[memoryview]) -> Verified:
+    def _accept(self, number: int, header: bytes, frames: tuple[memoryview, ...]) -> Verified:
         # It may have ended while the message arrived: a key was retired, or its time was up.
         if self._ended or self._clock() >= self._ends_at:
             self._check_time()
@@ -355,7 +366,7 @@ class Session(KeepsSecrets):
         incoming.claimed.release()
         verified = _new_verified(Verified)
         _set_header(verified, header)
-        _set_frames(verified, tuple(frames))
+        _set_frames(verified, frames)
         _set_sender(verified, self._peer)
         _set_recipient(verified, self._local)
         _set_session_id(verified, self.id)
@@ -422,8 +433,8 @@ class Arrival(KeepsSecrets):
     :ivar parts: bytes of each part that is to come, the GCM tag behind it aside.
     """
 
-    __slots__ = ("_at", "_context", "_covered", "_frame", "_frames", "_index", "_keys", "_number",
-                 "_said", "_session", "header", "lengths", "parts")  # fmt: skip
+    __slots__ = ("_arriving", "_at", "_context", "_covered", "_groups", "_index", "_keys",
+                 "_memory", "_number", "_session", "header", "lengths", "parts")  # fmt: skip
 
     def __init__(
         self, session: Session, keys: Keys, number: int, first: bytes, said: Block
@@ -431,11 +442,11 @@ class Arrival(KeepsSecrets):
         self._session = session
         self._keys = keys
         self._number = number
-        self._said = said
-        self._frames = said.frames
+        self._groups = said.groups
+        self._memory = [said.inside]  # of each part that arrived
         self._covered = [_LAST, first]  # of the last tag
         self._index = 0  # of the last part that arrived, or is arriving
-        self._frame: memoryview | None = None  # of the part that was begun, filled up to _at
+        self._arriving: memoryview | None = None  # of the part that was begun, filled up to _at
         self._at = 0
         self.header = said.header
         self.lengths = said.lengths
@@ -453,44 +464,43 @@ class Arrival(KeepsSecrets):
                 self.feed(piece)
             self.finish(tag)
             return
-        group = self._next(size)
+        self._next(size)
         try:
             plain = self._keys.decrypt(self._number, self._index, b"".join((*sealed, tag)))
         except EnvelopeError as error:
             self._fail(error)
         self._covered.append(bytes(tag))
-        self._frames += cut_at(memoryview(bytearray(plain)), group)
+        self._memory.append(memoryview(bytearray(plain)))
 
-    def begin(self, frame: memoryview) -> None:
-        """Say that the next part, one large frame, arrives, and is to be decrypted into *frame*."""
-        self._next(len(frame))
-        self._frame, self._at = frame, 0
+    def begin(self, memory: memoryview) -> None:
+        """Say that the next part arrives, and is to be decrypted into *memory*, of its size."""
+        self._next(len(memory))
+        self._arriving, self._at = memory, 0
         nonce = NONCE.pack(self._number, self._index)
         self._context = Cipher(self._keys.aes, GCM(nonce)).decryptor()
 
     def feed(self, piece: memoryview) -> None:
-        """Decrypt the next bytes of the frame that was begun, which are in other memory."""
-        frame, at = self._frame, self._at
-        if frame is None or at + len(piece) > len(frame):
+        """Decrypt the next bytes of the part that was begun, which are in other memory."""
+        memory, at = self._arriving, self._at
+        if memory is None or at + len(piece) > len(memory):
             self._fail(_other_shape())
         for start in range(0, len(piece), PIECE):
             part = piece[start : start + PIECE]
-            self._context.update_into(part, frame[at + start : at + start + len(part)])
+            self._context.update_into(part, memory[at + start : at + start + len(part)])
         self._at = at + len(piece)
 
     def finish(self, tag: Buffer) -> None:
-        """Check the GCM *tag* of the frame that was begun; overwrite the frame if it is wrong."""
-        frame, self._frame = self._frame, None
-        if frame is None or self._at != len(frame) or len(tag) != GCM_TAG_SIZE:
-            self._wipe(frame)
+        """Check the GCM *tag* of the part that was begun; overwrite the part if it is wrong."""
+        memory = self._arriving
+        if memory is None or self._at != len(memory) or len(tag) != GCM_TAG_SIZE:
             self._fail(_other_shape())
         try:
             self._context.finalize_with_tag(bytes(tag))
         except InvalidTag:
-            self._wipe(frame)
             self._fail(wrong_part())
         self._covered.append(bytes(tag))
-        self._frames.append(frame)
+        self._memory.append(memory)
+        self._arriving = None
 
     def whole(self, rest: memoryview) -> Verified:
         """Return the message, all of which arrived: *rest* is what follows its block."""
@@ -507,32 +517,36 @@ class Arrival(KeepsSecrets):
         :param end: what follows the last part on the wire; nothing where the block is all.
         :raises EnvelopeError: if something is missing or does not hold; the session is over then.
         """
-        if self._frame is not None or len(self._covered) != 2 + len(self.parts):
+        if self._arriving is not None or len(self._memory) != len(self._groups):
             self._fail(_other_shape())
         try:
             if self.parts:
                 self._keys.tag(b"".join(self._covered), end)
             elif len(end):
                 raise _other_shape()
-            return self._session._accept(self._number, self.header, self._frames)
+            frames = map(cut_at, self._memory, self._groups)
+            return self._session._accept(
+                self._number, self.header, tuple(chain.from_iterable(frames))
+            )
         except EnvelopeError as error:
             self._fail(error)
 
-    def _next(self, size: int) -> list[int]:
-        """Return the lengths of the frames in the next part, which has *size* bytes."""
+    def drop(self) -> None:
+        """Overwrite and forget what was decrypted, of a message that does not arrive whole."""
+        for memory in (*self._memory[1:], self._arriving):
+            if memory is not None:
+                np.frombuffer(memory, np.uint8).fill(0)
+        self._memory, self._arriving = [], None
+
+    def _next(self, size: int) -> None:
+        """Count the next part, which has *size* bytes."""
         index = self._index
-        if self._frame is not None or index >= len(self.parts) or size != self.parts[index]:
+        if self._arriving is not None or index >= len(self.parts) or size != self.parts[index]:
             self._fail(_other_shape())
         self._index = index + 1
-        return self._said.groups[index + 1]
-
-    def _wipe(self, frame: memoryview | None) -> None:
-        """Overwrite what was decrypted into *frame* and is not authentic."""
-        if frame is not None:
-            np.frombuffer(frame, np.uint8).fill(0)
 
     def _fail(self, error: EnvelopeError) -> NoReturn:
-        self._wipe(self._frame)
+        self.drop()
         self._session.end(error.message)
         raise error
 

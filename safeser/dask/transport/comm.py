@@ -27,7 +27,7 @@ from safeser.dask.messages.conversation import SKIP, Conversation
 from safeser.dask.messages.sending import may_be_large
 from safeser.dask.sealed.renewal import Current, Statements
 from safeser.dask.sealed.value import Requests
-from safeser.dask.transport.frames import ONE_READ, read_parts, written_pieces
+from safeser.dask.transport.frames import ONE_READ, read_frame, read_parts, written_pieces
 from safeser.dask.transport.session_control import LONGEST_HEADER, SessionControl
 from safeser.dask.transport.unfinished import COUNTED_FROM, Arriving, unfinished
 from safeser.dask.wire.ceilings import MessageBounds, control_bounds, over_bounds
@@ -311,10 +311,14 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             _check_announced(prelude, bounds)
             size = prelude.block + prelude.rest
             whole = size <= ONE_READ
-            if size > COUNTED_FROM:
-                await arriving.take(size if whole else prelude.block)
-            data = memoryview(bytearray(size if whole else prelude.block))
-            await stream.read_into(data)
+            begins = size if whole else prelude.block
+            if begins > ONE_READ:
+                data = await read_frame(stream, begins, arriving)
+            else:
+                if size > COUNTED_FROM:
+                    await arriving.take(begins)
+                data = memoryview(bytearray(begins))
+                await stream.read_into(data)
             arrival = session.arrival(prelude, data[: prelude.block])
             _check_arrival(arrival, bounds)
             if not whole:
@@ -322,8 +326,12 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             arriving.complete = True
             return arrival.whole(data[prelude.block :])
         except BaseException as error:
-            # What is raised refers to this frame, and must keep no message.
-            data, arrival = _NOTHING, None
+            # What is raised refers to this frame and to those that it called; none keeps a message.
+            data = _NOTHING
+            if arrival is not None:
+                arrival.drop()
+            if isinstance(error, (StreamClosedError, EnvelopeError)):
+                error.__traceback__ = error.__context__ = None
             # What was already read is unknown; where Dask knows another error for it, raise that.
             if isinstance(error, StreamClosedError):
                 self.stream = None

@@ -23,6 +23,9 @@ ONE_READ = 1 << 18
 #: too. Smaller ones cost more: each goes through the event loop.
 PIECE = 1 << 21
 
+#: What a frame takes beside its bytes: a view, its lengths, and its places in lists.
+_FRAME = 256
+
 #: Buffers up to this size are written with their neighbours: a system call for each takes longer.
 _SMALL = 1 << 14
 
@@ -44,8 +47,9 @@ def written_pieces(buffers: Iterable[Buffer]) -> Iterator[Buffer]:
 
 async def read_parts(stream: IOStream, arriving: Arriving, arrival: Arrival) -> Verified:
     """Read what follows the block of *arrival*, decrypted while it arrives."""
-    scratch = memoryview(bytearray(min(PIECE, max(arrival.parts) + GCM_TAG_SIZE)))
-    await arriving.take(len(scratch))
+    size = min(PIECE, max(arrival.parts) + GCM_TAG_SIZE)
+    await arriving.take(size + _FRAME * len(arrival.lengths))
+    scratch = memoryview(bytearray(size))
     for length in arrival.parts:
         if length < SMALL:
             sealed = scratch[: length + GCM_TAG_SIZE]
