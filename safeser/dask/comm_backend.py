@@ -240,7 +240,7 @@ def _detail(error: Exception) -> str:
     if isinstance(error, StreamClosedError):
         return "it closed the connection, as a peer does that does not accept this side"
     if isinstance(error, TimeoutError):
-        return f"it sent nothing for {HANDSHAKE_SECONDS:.0f} seconds"
+        return f"it did not finish within {HANDSHAKE_SECONDS:.0f} seconds"
     return getattr(error, "detail", "") or type(error).__name__
 
 

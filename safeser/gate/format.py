@@ -69,13 +69,14 @@ class Prelude(NamedTuple):
 class Block(NamedTuple):
     """What an authentic block says.
 
-    :param groups: lengths of the frames of each part, those in the block first.
+    :param counts: frames of each part, the block first, and *sizes*, bytes of them.
     :param inside: memory of its own with the frames that are in the block.
     """
 
     header: bytes
     lengths: tuple[int, ...]
-    groups: list[list[int]]
+    counts: list[int]
+    sizes: list[int]
     inside: memoryview
 
 
@@ -93,25 +94,24 @@ def longest_rest(size: int) -> int:
     return size + 2 * GCM_TAG_SIZE * (size // SMALL) + TAG_SIZE
 
 
-def grouped(lengths: Sequence[int]) -> list[list[int]]:
-    """Return *lengths* of frames in groups, one for each part; the first is that of the block."""
-    groups: list[list[int]] = [[]]
-    room = SMALL
+def grouped(lengths: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return how many frames of *lengths* each part has, and bytes; the first is the block."""
+    counts, sizes = [0], [0]
     for length in lengths:
-        if length < room:
-            groups[-1].append(length)
-            room -= length
+        if sizes[-1] + length < SMALL:
+            counts[-1] += 1
+            sizes[-1] += length
         else:
-            groups.append([length])
-            room = SMALL - length if length < SMALL else 0
-    return groups
+            counts.append(1)
+            sizes.append(length)
+    return counts, sizes
 
 
-def rest_size(groups: Sequence[Sequence[int]]) -> int:
-    """Return the bytes behind the sealed block of a message of *groups*."""
-    if len(groups) == 1:
+def rest_size(sizes: Sequence[int]) -> int:
+    """Return the bytes behind the sealed block of a message whose parts have *sizes*."""
+    if len(sizes) == 1:
         return 0
-    return sum(map(sum, groups[1:])) + GCM_TAG_SIZE * (len(groups) - 1) + TAG_SIZE
+    return sum(sizes[1:]) + GCM_TAG_SIZE * (len(sizes) - 1) + TAG_SIZE
 
 
 def check_sizes(limits: Limits, header: int, lengths: Sequence[int]) -> int:
@@ -176,16 +176,16 @@ def parse_block(block: bytes, rest: int, limits: Limits) -> Block:
     lengths = struct.unpack_from(f"<{count}Q", block, _HEAD.size)
     size = check_sizes(limits, header_length, lengths)
     first = at + header_length
-    if size < SMALL and not rest:  # as nearly all
-        groups, first_size, more = [list(lengths)], size, 0
+    if size < SMALL:  # as nearly all
+        counts, sizes, more = [count], [size], 0
     else:
-        groups = grouped(lengths)
-        first_size, more = sum(groups[0]), rest_size(groups)
-    if len(block) != first + first_size or rest != more:
+        counts, sizes = grouped(lengths)
+        more = rest_size(sizes)
+    if len(block) != first + sizes[0] or rest != more:
         raise malformed("the lengths of a message's frames don't add up to its size")
     # Memory that can be written to, as frames of their own are, and without what is not theirs.
     inside = memoryview(bytearray(memoryview(block)[first:]))
-    return Block(block[at:first], lengths, groups, inside)
+    return Block(block[at:first], lengths, counts, sizes, inside)
 
 
 def cut_at(data: memoryview, lengths: Iterable[int]) -> list[memoryview]:

@@ -150,7 +150,7 @@ class Handshake(KeepsSecrets):
     def _read_preamble(self, data: bytes) -> bytes:
         if data == PREAMBLE:
             return b""
-        raise (OtherVersion if data.startswith(MAGIC) else HandshakeRefused)(_describe(data))
+        raise (OtherVersion if _is_other(data) else HandshakeRefused)(_describe(data))
 
     def _read_message_1(self, data: bytes) -> bytes:
         self._noise.read_message(data)
@@ -213,9 +213,15 @@ class Handshake(KeepsSecrets):
         return f"Handshake({role} {self._identity.principal}, complete={self.complete})"
 
 
+def _is_other(data: bytes) -> bool:
+    return data.startswith(MAGIC) and data[len(MAGIC)] != VERSION
+
+
 def _describe(data: bytes) -> str:
     """Say what a peer speaks that does not speak this version, for the operator's log."""
-    if data.startswith(MAGIC):
+    if data.startswith(PREAMBLE[:-3]):
+        return "the peer begins as safeser does, and goes on with what is reserved"
+    if _is_other(data):
         older = "that end" if data[8] < VERSION else "this process"
         return (
             f"the peer speaks version {data[8]} of safeser's envelope, and this process version"

@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from typing import NoReturn, SupportsIndex
 
 import numpy as np
@@ -246,14 +245,14 @@ class Session(KeepsSecrets):
         views = all_flat(frames)
         lengths = [*map(len, views)]
         size = check_sizes(self._limits, len(header), lengths)
-        groups = [lengths] if size < SMALL else grouped(lengths)
-        first = len(groups[0])
-        block, rest = pack_block(header, lengths, views[:first]), rest_size(groups)
+        counts, sizes = ([len(views)], [size]) if size < SMALL else grouped(lengths)
+        first, rest = counts[0], rest_size(sizes)
+        block = pack_block(header, lengths, views[:first])
         out, keys, begin = self._begin(DATA, block, rest)
         if not rest:
             out.claimed.release()
             return iter((begin,))
-        return self._made(out, keys, begin, groups[1:], views[first:])
+        return self._made(out, keys, begin, counts[1:], views[first:])
 
     def sealed(self, header: bytes, frames: Sequence[Buffer]) -> bytes:
         """Return one message that is not large as the bytes to write; see :meth:`sealing`."""
@@ -284,15 +283,15 @@ class Session(KeepsSecrets):
         out: Direction,
         keys: Keys,
         begin: bytes,
-        groups: Sequence[Sequence[int]],
+        counts: Sequence[int],
         views: Sequence[memoryview],
     ) -> Iterator[Buffer]:
         yield begin
         covered = [_LAST, begin[:FIELDS_SIZE], begin[-GCM_TAG_SIZE:]]
         at = 0
-        for index, group in enumerate(groups, 1):
-            frames = views[at : at + len(group)]
-            at += len(group)
+        for index, count in enumerate(counts, 1):
+            frames = views[at : at + count]
+            at += count
             part = frames[0] if len(frames) == 1 else memoryview(b"".join(frames))
             last = b""
             for last in keys.encrypted(NONCE.pack(out.sequence, index), part):
@@ -433,7 +432,7 @@ class Arrival(KeepsSecrets):
     :ivar parts: bytes of each part that is to come, the GCM tag behind it aside.
     """
 
-    __slots__ = ("_arriving", "_at", "_context", "_covered", "_groups", "_index", "_keys",
+    __slots__ = ("_arriving", "_at", "_context", "_counts", "_covered", "_index", "_keys",
                  "_memory", "_number", "_session", "header", "lengths", "parts")  # fmt: skip
 
     def __init__(
@@ -442,7 +441,7 @@ class Arrival(KeepsSecrets):
         self._session = session
         self._keys = keys
         self._number = number
-        self._groups = said.groups
+        self._counts = said.counts
         self._memory = [said.inside]  # of each part that arrived
         self._covered = [_LAST, first]  # of the last tag
         self._index = 0  # of the last part that arrived, or is arriving
@@ -450,7 +449,7 @@ class Arrival(KeepsSecrets):
         self._at = 0
         self.header = said.header
         self.lengths = said.lengths
-        self.parts = [*map(sum, said.groups[1:])]
+        self.parts = said.sizes[1:]
 
     def take(self, sealed: Sequence[memoryview], tag: Buffer) -> None:
         """Decrypt the next part, all of which is in *sealed*, into memory that is taken for it.
@@ -481,25 +480,25 @@ class Arrival(KeepsSecrets):
 
     def feed(self, piece: memoryview) -> None:
         """Decrypt the next bytes of the part that was begun, which are in other memory."""
-        memory, at = self._arriving, self._at
-        if memory is None or at + len(piece) > len(memory):
+        at, end = self._at, self._at + len(piece)
+        if self._arriving is None or end > len(self._arriving):
             self._fail(_other_shape())
         for start in range(0, len(piece), PIECE):
             part = piece[start : start + PIECE]
-            self._context.update_into(part, memory[at + start : at + start + len(part)])
-        self._at = at + len(piece)
+            self._context.update_into(part, self._arriving[at : at + len(part)])
+            self._at = at = at + len(part)
 
     def finish(self, tag: Buffer) -> None:
         """Check the GCM *tag* of the part that was begun; overwrite the part if it is wrong."""
-        memory = self._arriving
-        if memory is None or self._at != len(memory) or len(tag) != GCM_TAG_SIZE:
+        # An error refers to this call, which has no name of its own for the memory.
+        if self._arriving is None or self._at != len(self._arriving) or len(tag) != GCM_TAG_SIZE:
             self._fail(_other_shape())
         try:
             self._context.finalize_with_tag(bytes(tag))
         except InvalidTag:
             self._fail(wrong_part())
         self._covered.append(bytes(tag))
-        self._memory.append(memory)
+        self._memory.append(self._arriving)
         self._arriving = None
 
     def whole(self, rest: memoryview) -> Verified:
@@ -517,25 +516,27 @@ class Arrival(KeepsSecrets):
         :param end: what follows the last part on the wire; nothing where the block is all.
         :raises EnvelopeError: if something is missing or does not hold; the session is over then.
         """
-        if self._arriving is not None or len(self._memory) != len(self._groups):
+        if self._arriving is not None or len(self._memory) != len(self._counts):
             self._fail(_other_shape())
         try:
             if self.parts:
                 self._keys.tag(b"".join(self._covered), end)
             elif len(end):
                 raise _other_shape()
-            frames = map(cut_at, self._memory, self._groups)
-            return self._session._accept(
-                self._number, self.header, tuple(chain.from_iterable(frames))
-            )
+            frames: list[memoryview] = []
+            for memory, count in zip(self._memory, self._counts, strict=True):
+                frames += cut_at(memory, self.lengths[len(frames) : len(frames) + count])
+            verified = self._session._accept(self._number, self.header, tuple(frames))
         except EnvelopeError as error:
             self._fail(error)
+        self._memory = []  # it is the message's now
+        return verified
 
     def drop(self) -> None:
-        """Overwrite and forget what was decrypted, of a message that does not arrive whole."""
-        for memory in (*self._memory[1:], self._arriving):
-            if memory is not None:
-                np.frombuffer(memory, np.uint8).fill(0)
+        """Forget a message that does not arrive whole, and overwrite what no tag vouches for."""
+        if self._arriving is not None:
+            # No more than that: to touch memory of a frame that has not arrived is to take it.
+            np.frombuffer(self._arriving, np.uint8, self._at).fill(0)
         self._memory, self._arriving = [], None
 
     def _next(self, size: int) -> None:

@@ -106,7 +106,7 @@ def test_every_handshake_has_its_own_id(world):
         (PREAMBLE[:8] + b"\1\2\0\0", "version 2: upgrade safeser at that end"),
         (PREAMBLE[:8] + b"\3\0\0\0", "version 3 of safeser's envelope"),
         (PREAMBLE[:8] + b"\3\0\0\0", "upgrade safeser at this process"),
-        (PREAMBLE[:11] + b"\1", "version 2"),
+        (PREAMBLE[:11] + b"\1", "reserved"),
     ],
 )
 def test_other_protocols_are_known_by_their_first_bytes(world, data, said):

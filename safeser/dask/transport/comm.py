@@ -70,6 +70,10 @@ _AT_ONCE = 1 << 15
 #: What a frame costs beside its bytes, in bytes that are understood.
 _TO_UNDERSTAND = 1 << 6
 
+#: What a frame takes beside its bytes (a view, its length, its places in lists), in bytes that are
+#: counted where a message has more frames than a few.
+_FRAME, _FEW_FRAMES = 256, 64
+
 #: Elements of one batch that Dask is given at once; its handlers take 10 to 100 microseconds each.
 _ELEMENTS = 500
 
@@ -221,7 +225,11 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
                     await self._take_control(self.control, verified)
                     return SKIP
                 if self._takes_long(verified):
-                    return await offload(self._hear_long, verified, deserializers)
+                    try:
+                        return await offload(self._hear_long, verified, deserializers)
+                    except asyncio.CancelledError:
+                        self.abort()  # the thread goes on, and the message is lost
+                        raise
                 return self._hear(verified, deserializers)
             except SafeserError as error:
                 if self.conversation.forgotten:
@@ -321,7 +329,9 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
                 await stream.read_into(data)
             arrival = session.arrival(prelude, data[: prelude.block])
             _check_arrival(arrival, bounds)
-            if not whole:
+            if len(arrival.lengths) > _FEW_FRAMES:
+                await arriving.take(_FRAME * len(arrival.lengths))
+            if not whole and arrival.parts:
                 return await read_parts(stream, arriving, arrival)
             arriving.complete = True
             return arrival.whole(data[prelude.block :])
@@ -332,35 +342,42 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
                 arrival.drop()
             if isinstance(error, (StreamClosedError, EnvelopeError)):
                 error.__traceback__ = error.__context__ = None
-            # What was already read is unknown; where Dask knows another error for it, raise that.
-            if isinstance(error, StreamClosedError):
-                self.stream = None
-                self._closed = True
-                self.raise_if_ended()
-                convert_stream_closed_error(self, error)
-            if isinstance(error, SessionClosed):
-                self.abort()
-                raise CommClosedError(f"{self.link.peer} closed the connection") from None
-            if isinstance(error, EnvelopeError) and not isinstance(error, AuthenticationError):
-                self.raise_if_ended()
-                self._give_up(error)
-            self.abort()
+            self._not_received(error)
             raise
 
-    async def close(self) -> None:
-        """Close the connection, and tell a peer that reads that nothing was cut off.
+    def _not_received(self, error: BaseException) -> None:
+        """End this connection, since what was already read of it is unknown.
 
-        The end of a connection on which this side answers requests is never waited for: its peer
-        asks, and reads answers alone. It would have to read to see that the connection is closed.
+        :raises CommClosedError: where Dask knows that for *error*.
         """
-        stream, said = self.stream, self.conversation
-        if (
-            stream is not None
-            and not stream.closed()
-            and (said.reads_stream or not said.answers_requests)
-        ):
+        if isinstance(error, StreamClosedError):
+            self.stream = None
+            self._closed = True
+            self.raise_if_ended()
+            convert_stream_closed_error(self, error)
+        if isinstance(error, SessionClosed):
+            self.abort()
+            raise CommClosedError(f"{self.link.peer} closed the connection") from None
+        if isinstance(error, EnvelopeError) and not isinstance(error, AuthenticationError):
+            self.raise_if_ended()
+            if self.stream is None:  # this side closed it meanwhile
+                raise self._over(error) from None
+            self._give_up(error)
+        self.abort()
+
+    async def close(self) -> None:
+        """Close the connection, and tell the reader of a stream that nothing was cut off.
+
+        Requests and answers are no streams: who waits for one sees that it is missing. A last
+        message that is not read yet would hide from them that the connection is closed.
+        """
+        stream = self.stream
+        if stream is not None and not stream.closed() and self.conversation.reads_stream:
+            waits = stream.writing()
             with contextlib.suppress(EnvelopeError, StreamClosedError):  # in use, or over
                 stream.write(self.link.session.closing())
+            if stream.writing() and not waits:
+                self.abort()  # a peer that takes nothing is not waited for
         await super().close()
 
     async def write(

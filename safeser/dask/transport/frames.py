@@ -23,8 +23,8 @@ ONE_READ = 1 << 18
 #: too. Smaller ones cost more: each goes through the event loop.
 PIECE = 1 << 21
 
-#: What a frame takes beside its bytes: a view, its lengths, and its places in lists.
-_FRAME = 256
+#: Bytes whose arrival is noted at once: a slow sender sends as many in less than it is waited for.
+_NOTED = 1 << 18
 
 #: Buffers up to this size are written with their neighbours: a system call for each takes longer.
 _SMALL = 1 << 14
@@ -48,7 +48,7 @@ def written_pieces(buffers: Iterable[Buffer]) -> Iterator[Buffer]:
 async def read_parts(stream: IOStream, arriving: Arriving, arrival: Arrival) -> Verified:
     """Read what follows the block of *arrival*, decrypted while it arrives."""
     size = min(PIECE, max(arrival.parts) + GCM_TAG_SIZE)
-    await arriving.take(size + _FRAME * len(arrival.lengths))
+    await arriving.take(size)
     scratch = memoryview(bytearray(size))
     for length in arrival.parts:
         if length < SMALL:
@@ -85,8 +85,10 @@ async def _read_into(
 ) -> None:
     if counted:
         await arriving.take(len(piece))
-    await stream.read_into(piece)
-    arriving.note(len(piece))
+    for at in range(0, len(piece), _NOTED):
+        part = piece[at : at + _NOTED]
+        await stream.read_into(part)
+        arriving.note(len(part))
     # A sender that is as fast as this side would keep the event loop for itself.
     await asyncio.sleep(0)
 

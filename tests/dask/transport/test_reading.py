@@ -308,10 +308,10 @@ async def test_a_close_message_that_is_cut_off_or_goes_on_closes_as_well(wire, s
 
 @pytest.mark.parametrize(
     ("options", "stream", "said"),
-    [({"asks": True}, False, True), ({}, True, True), ({}, False, False)],
+    [({"asks": True}, False, False), ({}, True, True), ({}, False, False)],
     ids=["who asks", "a stream", "who answers requests"],
 )
-async def test_who_closes_says_so_to_a_peer_that_reads(wire, options, stream, said):
+async def test_who_closes_says_so_to_the_reader_of_a_stream(wire, options, stream, said):
     w = wire("alice", **options)
     comm = await w.greet(stream=stream)
     w.mine.setblocking(False)
