@@ -128,20 +128,27 @@ sweep: $(VENV)/dev.stamp
 	@$(BIN)/python -m verification.sweep.products
 
 ## brief: what CI runs of these tools, so that none rots unseen; a quarter of an hour, kept in .brief
+# So many cases from one seed, and not so many seconds: what it finds is no luck. The fuzz targets look
+# for what is new, on a developer's machine.
 brief: $(VENV)/dev.stamp
 	@rm -rf .brief && mkdir .brief
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check 'atheris>=2.3'
-	@status=0; for tool in \
-	    'soak --seconds 180 --state .brief/soak' \
-	    'fuzz.pickles .brief/pickles --seconds 60' \
-	    'fuzz.trees --state .brief/trees --seconds 60' \
-	    'fuzz.values --state .brief/values --seconds 60' \
-	    'fuzz.files .brief/files --seconds 60' \
-	    'fuzz.estimators .brief/estimators --seconds 60' \
+	@failed=; for tool in \
+	    'soak --seconds 120 --calm --state .brief/soak' \
+	    'fuzz.pickles .brief/pickles -runs=80000 -seed=1' \
+	    'fuzz.trees --state .brief/trees --cases 100000' \
+	    'fuzz.values --state .brief/values --cases 60000' \
+	    'fuzz.files .brief/files -runs=200000 -seed=1' \
+	    'fuzz.estimators .brief/estimators --cases 6000' \
 	    'malformed --cases 5000' \
-	    'differential --seconds 60 --cases 10000000 --state .brief/differential' \
+	    'differential --cases 100000 --state .brief/differential' \
 	    'sweep.products --quick'; \
-	do $(BIN)/python -m verification.$$tool || { echo "verification.$$tool failed"; status=1; }; done; exit $$status
+	do name=$${tool%% *}; echo "verification.$$tool"; \
+	    if PYTHONHASHSEED=1 $(BIN)/python -m verification.$$tool >.brief/$$name.log 2>&1; \
+	    then tail -n 1 .brief/$$name.log; else failed="$$failed $$name"; fi; \
+	done; \
+	for name in $$failed; do echo "verification.$$name failed:"; tail -n 20 .brief/$$name.log | cut -c 1-300; done; \
+	test -z "$$failed"
 
 ## format: let ruff rewrite what it can
 format: $(VENV)/dev.stamp

@@ -119,6 +119,7 @@ WORDS = feature_extraction.text.CountVectorizer().fit(["a dog", "the cat"])
 SETS = preprocessing.MultiLabelBinarizer().fit([["a"], ["b"]])
 DICTS = feature_extraction.DictVectorizer().fit([{"a": 1}])
 SGD = linear_model.SGDClassifier().fit(X, LABELS)
+PARTS = decomposition.IncrementalPCA(2).fit(X)
 TERMS = preprocessing.PolynomialFeatures().fit(X)
 STACK = ensemble.StackingRegressor([("a", linear_model.Ridge())], cv=2).fit(X, LABELS)
 STEPS = isotonic.IsotonicRegression().fit(X[:, 0], LABELS)
@@ -208,6 +209,7 @@ HOSTILE = {
         "trees by truth": forged(STAGES, n_trees_per_iteration_=True),
         "a tree of text features": forged(TREE, n_features_in_="3"),
         "size: degree of text": forged(TERMS_OF_3, _max_degree="3"),
+        "size: terms without a number": forged(TERMS_OF_3, n_output_features_=..., _max_degree=102),
         "names for text": forged(KMEANS, _n_features_out="9"),
         "machine: probabilities missing": forged(SVC, _probA=..., _probB=...),
         "tree: depth of text": with_tree(max_depth="3"),
@@ -233,6 +235,8 @@ HOSTILE = {
         "size: outputs": forged(dummy.DummyRegressor().fit(X, LABELS), n_outputs_=HUGE),
         "size: components": forged(fitted(decomposition.MiniBatchNMF(2, max_iter=2, random_state=0),
             X), _n_components=FAR),
+        "size: steps for a document": forged(fitted(decomposition.LatentDirichletAllocation(2,
+            max_iter=2), X), max_doc_update_iter=HUGE),
         "size: steps": forged(kernel_approximation.AdditiveChi2Sampler().fit(X), sample_steps=HUGE,
             sample_interval=0.5),
         "size: categories": forged(naive_bayes.CategoricalNB().fit(X > 0.5, LABELS),
@@ -330,8 +334,8 @@ HOSTILE = {
         "function by itself": forged(preprocessing.FunctionTransformer(),
             func=feature_selection.f_classif),
         "type elsewhere": forged(SGD, alpha=np.float64),
-        "size: endless": forged(decomposition.IncrementalPCA(2).fit(X), mean_=np.array([np.inf, 0.5,
-            0.5])),
+        "size: endless": forged(PARTS, mean_=np.array([np.inf, 0.5, 0.5])),
+        "size: endless in a square": forged(PARTS, mean_=np.array([1e308, 0.5, 0.5])),
         "size: degree below": forged(TERMS_OF_3, _min_degree=-1),
         "size: degrees in reverse": forged(TERMS_OF_3, _min_degree=4),
         "size: terms": forged(TERMS_OF_3, n_output_features_=21),

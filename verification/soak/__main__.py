@@ -6,7 +6,8 @@ Run again with the same folder, it goes on where it was stopped: what was counte
 ends with 0 if nothing was wrong, lost or executed, and the logs verify. Ctrl-C ends it cleanly.
 
 The summary says what the scheduler holds more for each thousand jobs, and of what there is more at
-the end than at the beginning; ``--stock`` has the same of Dask alone.
+the end than at the beginning; ``--stock`` has the same of Dask alone. With ``--calm`` nothing is
+killed or cut, so that what becomes of a job depends on no moment.
 """
 
 from __future__ import annotations
@@ -45,12 +46,14 @@ _SILENCE = 400.0
 class Soak:
     """One run: a cluster, its clients and what befalls them."""
 
-    def __init__(self, state: Path, *, seconds: float, stock: bool) -> None:
+    def __init__(self, state: Path, *, seconds: float, stock: bool, calm: bool) -> None:
         self.state = state
         self.seconds = seconds
         self.tally = Tally.read(state / "tally.json")
         self.before = self.tally.seconds
         self.stock = stock
+        self.calm = calm
+        self.started = 0  # clients
         self.cluster = Cluster(state, stock=stock)
         self.chaos = Chaos(self.cluster, self.tally, seed=str(self.before))
         self.talking: dict[str, Talking] = {}
@@ -81,7 +84,9 @@ class Soak:
         self.stopped = True
 
     def _client(self, name: str, kind: str, principal: str) -> None:
-        self.talking[name] = self.cluster.client(name, kind, principal, str(time.time()))
+        self.started += 1
+        seed = f"{self.before} {self.started}"
+        self.talking[name] = self.cluster.client(name, kind, principal, seed)
         self.heard[name] = time.monotonic()
 
     @property
@@ -89,7 +94,8 @@ class Soak:
         return self.seconds - self.before - (time.monotonic() - self.begun)
 
     def _work(self) -> None:
-        self.chaos.begin(KILLS if self.stock else tuple(EVERY))
+        dealt = KILLS if self.stock else tuple(EVERY)
+        self.chaos.begin(tuple(each for each in dealt if not (self.calm and each in KILLS)))
         sampled = written = 0.0
         try:
             while self.left > 0 and not self.stopped:
@@ -257,9 +263,11 @@ def main() -> int:
     parser.add_argument(
         "--stock", action="store_true", help="on tcp:// without attacks: what Dask keeps by itself"
     )
+    parser.add_argument("--calm", action="store_true", help="attacks alone: no kills and no cuts")
     options = parser.parse_args()
     options.state.mkdir(parents=True, exist_ok=True)
-    return Soak(options.state.resolve(), seconds=options.seconds, stock=options.stock).run()
+    state, seconds = options.state.resolve(), options.seconds
+    return Soak(state, seconds=seconds, stock=options.stock, calm=options.calm).run()
 
 
 if __name__ == "__main__":

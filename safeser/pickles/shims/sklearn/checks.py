@@ -30,6 +30,8 @@ sparse: Any = importlib.import_module("scipy.sparse")
 _INT31 = 1 << 31
 _LEAF = -1
 _MAX_DEGREE = 1000
+#: So large that sums of squares of such numbers are finite.
+_LARGEST = 1e150
 
 
 # -- fields of estimators -------------------------------------------------------------------------
@@ -65,11 +67,11 @@ def _check_widths(site: Site, fields: dict[str, Any]) -> None:
         raise over("max-memory", "an estimator states more features or parts than allowed")
 
 
-#: Fields by which arrays are made for each row, whatever else the estimator holds.
+#: Fields by which arrays are made, or steps taken, for each row, whatever else the estimator holds.
 _SIZES = (
     *("_max_degree", "_n_components", "_n_out_full", "degree", "hidden_layer_sizes"),
-    *("max_categories", "min_categories", "n_classes_", "n_components", "n_components_"),
-    *("n_outputs_", "n_trees_per_iteration_", "sample_steps"),
+    *("max_categories", "max_doc_update_iter", "min_categories", "n_classes_", "n_components"),
+    *("n_components_", "n_outputs_", "n_trees_per_iteration_", "sample_steps"),
 )
 
 
@@ -291,16 +293,16 @@ def _check_incremental(_: Site, fields: dict[str, Any]) -> None:
     """The next batch goes beside these into a decomposition, which never ends over infinity."""
     for name in ("components_", "mean_", "singular_values_", "var_"):
         learnt = np.asarray(plain(fields.get(name, 0.0), np.ndarray, float))
-        if learnt.dtype.kind != "f" or not np.isfinite(learnt).all():
-            refuse("what an estimator has learnt so far is not finite")
+        if learnt.dtype.kind != "f" or not (np.abs(learnt) <= _LARGEST).all():
+            refuse("what an estimator has learnt so far is not finite, or its square is not")
 
 
 def _check_polynomial(_: Site, fields: dict[str, Any]) -> None:
     """Terms are numbered one by one, and written into arrays of the widths that are stated."""
-    if "n_output_features_" not in fields:
+    learnt = ("_min_degree", "_max_degree", "n_output_features_", "_n_out_full")
+    if fields.keys().isdisjoint(("n_features_in_", *learnt)):
         return
-    least, most = (plain(fields.get(name), int) for name in ("_min_degree", "_max_degree"))
-    stated = plain(fields["n_output_features_"], int), plain(fields.get("_n_out_full"), int)
+    least, most, *stated = (plain(fields.get(name), int) for name in learnt)
     features, only = _features(fields), plain(fields.get("interaction_only"), bool)
     bias = plain(fields.get("include_bias"), bool)
     if not 0 <= least <= most <= _MAX_DEGREE:
@@ -310,10 +312,10 @@ def _check_polynomial(_: Site, fields: dict[str, Any]) -> None:
         refuse("polynomial features have more terms than declared")
     count = _preprocessing.PolynomialFeatures._num_combinations
     common = {"n_features": features, "max_degree": most, "interaction_only": only}
-    if stated != (
+    if stated != [
         count(min_degree=least, include_bias=bias, **common),
         count(min_degree=0, include_bias=bias, **common),
-    ):
+    ]:
         refuse("the number of terms of polynomial features is not the declared one")
 
 
