@@ -18,11 +18,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from safeser.errors import ConfigError
+from safeser.gate.key_pairs import PublicKey
+from safeser.gate.values import check_principal
 from safeser.identity.files import read_file, refused, replace_file
-from safeser.identity.identities import Identity, PublicKey, public_text
+from safeser.identity.identities import Identity, public_text
 from safeser.identity.paths import shown
 from safeser.identity.signing import VerifyingKey
-from safeser.values import check_principal
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 _ROSTER_MAX_BYTES = 4 << 20

@@ -12,14 +12,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from safeser.errors import ConfigError
-from safeser.identity.material import (
-    FIELD_PRIME,
-    KEY_SIZE,
-    KeepsSecrets,
-    decode,
-    encode,
-    fingerprint,
-)
+from safeser.gate.key_pairs import FIELD_PRIME, KEY_SIZE, KeepsSecrets, decode, encode, fingerprint
 
 __all__ = ["SIGNATURE_SIZE", "SigningKey", "VerifyingKey"]
 

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
+from safeser.gate.values import FAMILIES, SEALED, UNKNOWN, Kind
 from safeser.operations import GROUPS, NAMES
 from safeser.policy.rules import (
     CODE_OPERATIONS,
@@ -24,7 +25,6 @@ from safeser.policy.rules import (
     Query,
 )
 from safeser.policy.source.context import Rule, operations_of
-from safeser.values import FAMILIES, SEALED, UNKNOWN, Kind
 
 __all__ = ["Edit", "Judge", "complete", "edits", "fix"]
 

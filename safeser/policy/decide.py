@@ -26,6 +26,16 @@ from dataclasses import replace
 from typing import Any
 
 from safeser.errors import ConfigError, PolicyDenied
+from safeser.gate.values import (
+    FAMILIES,
+    SEALED,
+    UNKNOWN,
+    Context,
+    Decision,
+    Grant,
+    KeyConflicts,
+    Kind,
+)
 from safeser.operations import NAMES
 from safeser.policy import advice
 from safeser.policy.rules import (
@@ -42,16 +52,6 @@ from safeser.policy.rules import (
     Query,
 )
 from safeser.policy.source.context import Rule
-from safeser.values import (
-    FAMILIES,
-    SEALED,
-    UNKNOWN,
-    Context,
-    Decision,
-    Grant,
-    KeyConflicts,
-    Kind,
-)
 
 __all__ = ["Table"]
 

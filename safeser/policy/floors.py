@@ -6,6 +6,7 @@ load. Decisions keep the floors as well; what is refused here is a file that mis
 
 from __future__ import annotations
 
+from safeser.gate.values import SEALED, UNKNOWN, Kind
 from safeser.policy.moved import retired_profile
 from safeser.policy.rules import (
     CODE_OPERATIONS,
@@ -22,7 +23,6 @@ from safeser.policy.rules import (
 from safeser.policy.source.context import Rule, operations_of
 from safeser.policy.source.entry import Entry
 from safeser.policy.source.scope import GROUP
-from safeser.values import SEALED, UNKNOWN, Kind
 
 __all__ = ["check"]
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from safeser.gate.values import FAMILIES, SEALED, UNKNOWN, AuditFailure, KeyConflicts
 from safeser.operations import NAMES
 from safeser.policy.decide import Table
 from safeser.policy.rules import CODE_OPERATIONS, COMPUTE, PROFILES, SIGNED_OPERATIONS
 from safeser.policy.source.context import PickleModel, Rule
-from safeser.values import FAMILIES, SEALED, UNKNOWN, AuditFailure, KeyConflicts
 
 __all__ = ["observing", "taking_code"]
 

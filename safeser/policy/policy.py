@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from safeser.errors import ConfigError, PolicyDenied
+from safeser.gate.values import AuditFailure, Context, Decision, Grant, KeyConflicts, Kind, Limits
 from safeser.identity import KeyState, Roster, RosterEntry
 from safeser.policy.decide import Table
 from safeser.policy.observing import observing
@@ -28,7 +29,6 @@ from safeser.policy.source.model import AcknowledgedModel
 from safeser.policy.source.scope import Scope
 from safeser.policy.source.shape import shape
 from safeser.tracebacks import for_callers
-from safeser.values import AuditFailure, Context, Decision, Grant, KeyConflicts, Kind, Limits
 
 __all__ = ["Policy"]
 

@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from safeser.errors import ConfigError
-from safeser.identity import PublicKey
+from safeser.gate.key_pairs import PublicKey
+from safeser.gate.values import ANY_AUTHOR, SEALED, UNKNOWN
 from safeser.operations import GROUPS
 from safeser.operations.groups import PARTS
 from safeser.policy import floors
@@ -26,7 +27,6 @@ from safeser.policy.source.model import PolicyModel
 from safeser.policy.source.scope import Scope
 from safeser.policy.source.shape import MOST
 from safeser.policy.taken_tasks import check_one_group
-from safeser.values import ANY_AUTHOR, SEALED, UNKNOWN
 
 __all__ = ["resolve"]
 

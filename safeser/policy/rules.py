@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from safeser.identity import PublicKey
+from safeser.gate.key_pairs import PublicKey
+from safeser.gate.values import HARMLESS as HARMLESS  # noqa: PLC0414 - rules are read with it
+from safeser.gate.values import TRANSPORTS, KeyConflicts, Kind
 from safeser.operations import GROUPS, IN_ANY_RELEASE
 from safeser.operations.groups import PARTS
 from safeser.policy.confined import Confined
-from safeser.values import HARMLESS as HARMLESS  # noqa: PLC0414 - rules are read with it
-from safeser.values import TRANSPORTS, KeyConflicts, Kind
 
 #: Families that can reach code; never for ``unknown``, never in a message without payloads.
 PICKLES = frozenset({"pickle", "cloudpickle"})

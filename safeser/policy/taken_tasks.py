@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from safeser.gate.values import SEALED, Context, Decision, Grant, Kind
 from safeser.policy.decide import Table
 from safeser.policy.rules import ANYWHERE, COMPUTE, Principal
 from safeser.policy.source.context import Rule
 from safeser.policy.source.faults import fault
 from safeser.policy.source.loader import Document
-from safeser.values import SEALED, Context, Decision, Grant, Kind
 
 __all__ = ["Takes", "anywhere", "check_one_group"]
 

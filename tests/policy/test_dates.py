@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from safeser.errors import ConfigError, PolicyDenied
+from safeser.gate.values import Context
 from safeser.policy import Policy, periods
 from safeser.policy.questions.lint import lint
 from safeser.policy.questions.readable import read_by
-from safeser.values import Context
 from tests.policy.random_policies import (
     noon,
 )

@@ -15,12 +15,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError, PolicyDenied
+from safeser.gate.values import Context, Kind
 from safeser.operations import GROUPS
 from safeser.operations import NAMES as OPERATION_NAMES
 from safeser.policy import Policy
 from safeser.policy.decide import Table
 from safeser.policy.source.context import Rule
-from safeser.values import Context, Kind
 from tests.draws import draws
 from tests.policy.random_policies import (
     DATES,

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
+from safeser.gate.values import TRANSPORTS, Context, Kind
 from safeser.policy import Policy
 from safeser.policy.decide import Table
 from safeser.policy.rules import ANY_TRANSPORT, ANYWHERE, Hop
 from safeser.policy.source.context import Rule
-from safeser.values import TRANSPORTS, Context, Kind
 from tests.draws import draws
 from tests.refusal import refusal
 

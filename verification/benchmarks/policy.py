@@ -18,12 +18,13 @@ from typing import Any
 from safeser import families
 from safeser.audit import AuditKey, AuditLog
 from safeser.channel import Channel
-from safeser.identity import Identity, PrivateKey, Roster
+from safeser.gate.key_pairs import PrivateKey
+from safeser.gate.values import ANY_AUTHOR, Context, Kind
+from safeser.identity import Identity, Roster
 from safeser.operations import NAMES
 from safeser.policy import Policy
 from safeser.policy.decide import Table
 from safeser.policy.source.context import Rule
-from safeser.values import ANY_AUTHOR, Context, Kind
 from verification.benchmarks import report
 
 CONTEXTS = 1_000

@@ -14,8 +14,8 @@ from safeser.channel import Link
 from safeser.dask.sealed.statement import SignedStatement
 from safeser.dask.sealed.verification import require_permitted, require_signed
 from safeser.errors import PayloadError, PolicyDenied
+from safeser.gate.values import Context
 from safeser.policy.rules import RENEW, RENEWED
-from safeser.values import Context
 
 __all__ = ["RENEWALS", "Current", "Statements", "require_renewal"]
 

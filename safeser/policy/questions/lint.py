@@ -10,6 +10,7 @@ import datetime
 import itertools
 from collections.abc import Iterator, Sequence
 
+from safeser.gate.values import Kind
 from safeser.policy.policy import Policy
 from safeser.policy.questions.code_paths import CodePath, code_paths_among
 from safeser.policy.questions.difference_text import people
@@ -26,7 +27,6 @@ from safeser.policy.questions.task_workers import TaskWorkers, schedulers, task_
 from safeser.policy.rules import SUBMIT
 from safeser.policy.source.model import AcknowledgedModel
 from safeser.policy.source.scope import Step
-from safeser.values import Kind
 
 __all__ = ["Finding", "lint"]
 

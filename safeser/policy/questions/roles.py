@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
+from safeser.gate.values import Kind
 from safeser.operations import IN_ANY_RELEASE, Channel, Server
 from safeser.policy.rules import HANDING, READING, SUBMITTING
-from safeser.values import Kind
 
 __all__ = ["REGISTERING", "Need", "Roles"]
 

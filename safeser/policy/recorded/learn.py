@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from safeser.errors import ConfigError
+from safeser.gate.values import ANY_AUTHOR, FAMILIES, SEALED, Kind
 from safeser.operations import Server
 from safeser.policy.observing import taking_code
 from safeser.policy.policy import Policy
@@ -33,7 +34,6 @@ from safeser.policy.rules import (
 from safeser.policy.source.context import Rule
 from safeser.policy.source.loader import is_plain
 from safeser.policy.source.scope import GROUP
-from safeser.values import ANY_AUTHOR, FAMILIES, SEALED, Kind
 
 __all__ = ["learn"]
 

@@ -14,8 +14,25 @@ from typing import Annotated, Any
 
 from pydantic import Field, PrivateAttr
 
-from safeser.allowed import ALLOWED_ROLES, Allowed, check_global
+from safeser.allowed import ALLOWED_ROLES, Allowed
 from safeser.errors import ConfigError
+from safeser.gate.values import (
+    ANY_AUTHOR,
+    AUDIT_FAILURES,
+    AUDIT_LEVELS,
+    CLASSES,
+    CONFLICT_WORDS,
+    FAMILIES,
+    FAMILY,
+    SEALED,
+    SUBMISSIONS,
+    TRANSPORTS,
+    UNKNOWN,
+    AuditFailure,
+    KeyConflicts,
+    Kind,
+    check_global,
+)
 from safeser.operations import GROUPS, NAMES
 from safeser.operations.groups import PARTS
 from safeser.policy.moved import require_submission
@@ -43,22 +60,6 @@ from safeser.policy.source.fields import (
 )
 from safeser.policy.source.scope import Scope
 from safeser.policy.source.words import granted, phrase
-from safeser.values import (
-    ANY_AUTHOR,
-    AUDIT_FAILURES,
-    AUDIT_LEVELS,
-    CLASSES,
-    CONFLICT_WORDS,
-    FAMILIES,
-    FAMILY,
-    SEALED,
-    SUBMISSIONS,
-    TRANSPORTS,
-    UNKNOWN,
-    AuditFailure,
-    KeyConflicts,
-    Kind,
-)
 
 # --- meanings of single texts ---------------------------------------------------------------------
 

@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 
 import pytest
 
+from safeser.gate.values import Context, Kind
 from safeser.policy import Policy, ready_policies
 from safeser.policy.questions.matrix import LEGEND, matrix, page
-from safeser.values import Context, Kind
 
 
 def cells(policy: Policy) -> dict[tuple[str, str], str]:
