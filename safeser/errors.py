@@ -6,6 +6,7 @@ it never carries.
 
 from __future__ import annotations
 
+from safeser.gate import refusals
 from safeser.gate.refusals import (
     AuditError,
     AuthenticationError,
@@ -53,13 +54,6 @@ class TokenizationError(SafeserError):
 
 
 # Tracebacks, copies and failures on the wire name an error by the module that programs import.
-for _error in (
-    AuditError,
-    AuthenticationError,
-    ConfigError,
-    EnvelopeError,
-    PayloadError,
-    PolicyDenied,
-    SafeserError,
-):
-    _error.__module__ = __name__
+for _error in vars(refusals).values():
+    if isinstance(_error, type):
+        _error.__module__ = __name__

@@ -40,8 +40,8 @@ from safeser.dask.stock.comm import Guard
 from safeser.dask.stock.settings import GuardedSecurity
 from safeser.dask.transport.comm import SafeserComm
 from safeser.errors import AuthenticationError, ConfigError, PayloadError, SafeserError
+from safeser.gate.decision import SUBMIT
 from safeser.gate.values import UNKNOWN, Context, Kind
-from safeser.policy.rules import SUBMIT
 from safeser.policy.source.faults import did_you_mean, shown
 from safeser.policy.taken_tasks import anywhere
 from safeser.sendable.parts import its_function

@@ -6,17 +6,15 @@ load. Decisions keep the floors as well; what is refused here is a file that mis
 
 from __future__ import annotations
 
-from safeser.gate.values import SEALED, UNKNOWN, Kind
+from safeser.gate.decision import COMPUTE, SUBMIT
+from safeser.gate.values import HARMLESS, SEALED, UNKNOWN, Kind
 from safeser.policy.moved import retired_profile
 from safeser.policy.rules import (
     CODE_OPERATIONS,
-    COMPUTE,
-    HARMLESS,
     PICKLES,
     READING,
     RETIRED_PROFILES,
     SIGNED_OPERATIONS,
-    SUBMIT,
     UNKNOWN_OPERATIONS,
     WEAKEST,
 )

@@ -10,6 +10,7 @@ import datetime
 import itertools
 from collections.abc import Iterator, Sequence
 
+from safeser.gate.decision import SUBMIT
 from safeser.gate.values import Kind
 from safeser.policy.policy import Policy
 from safeser.policy.questions.code_paths import CodePath, code_paths_among
@@ -24,7 +25,6 @@ from safeser.policy.questions.lint_grants import (
 )
 from safeser.policy.questions.readable import read_by
 from safeser.policy.questions.task_workers import TaskWorkers, schedulers, task_workers
-from safeser.policy.rules import SUBMIT
 from safeser.policy.source.model import AcknowledgedModel
 from safeser.policy.source.scope import Step
 
