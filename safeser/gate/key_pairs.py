@@ -1,25 +1,31 @@
-"""X25519 keys, which sessions prove their ends by, and what Ed25519 keys share with them.
+"""X25519 keys, which sessions prove their ends by, and the table of whose keys they are.
 
 The one rule: 32 bytes have one text, and a text that is not exactly that is refused. Private bytes
-are never printed, pickled, copied, compared or put into an error.
+are never printed, pickled, copied, compared or put into an error. A key has one owner, on the days
+that the table says; what it does not list is nobody's.
 """
 
 from __future__ import annotations
 
 import base64
+import datetime
 import hashlib
 import re
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn, SupportsIndex
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from safeser.gate.refusals import AuthenticationError, ConfigError
+from safeser.gate.values import ANY_AUTHOR, UNKNOWN, check_principal
 
 __all__ = [
     "FIELD_PRIME",
     "KEY_SIZE",
     "KeepsSecrets",
+    "Owner",
+    "Owners",
     "PrivateKey",
     "PublicKey",
     "decode",
@@ -156,3 +162,38 @@ class PrivateKey(KeepsSecrets):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(public={self.public.text!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose a key is, from the day *first* to the day *last*, UTC; None is any day."""
+
+    principal: str
+    first: datetime.date | None = None
+    last: datetime.date | None = None
+
+    def __post_init__(self) -> None:
+        check_principal(self.principal)
+
+    def has_on(self, day: datetime.date) -> bool:
+        """Tell whether the key is its owner's on *day*."""
+        return (self.first or day) <= day <= (self.last or day)
+
+
+class Owners:
+    """The roster as a frozen table: which principal has a key on a day, and nobody else.
+
+    :param owners: by their public keys, of those that prove anything at all. Nothing proves that
+        somebody is :data:`~safeser.gate.values.UNKNOWN`.
+    """
+
+    __slots__ = ("_owners",)
+
+    def __init__(self, owners: Mapping[Hashable, Owner]) -> None:
+        nobody = (UNKNOWN, ANY_AUTHOR)
+        self._owners = {key: each for key, each in owners.items() if each.principal not in nobody}
+
+    def of(self, key: Hashable, day: datetime.date) -> str | None:
+        """Return the principal whose *key* is on *day*, or None."""
+        owner = self._owners.get(key)
+        return owner.principal if owner is not None and owner.has_on(day) else None
