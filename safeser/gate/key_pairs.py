@@ -13,7 +13,7 @@ import hashlib
 import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import NoReturn, SupportsIndex
+from typing import ClassVar, NoReturn, Self, SupportsIndex
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
@@ -27,10 +27,10 @@ __all__ = [
     "Owner",
     "Owners",
     "PrivateKey",
+    "PublicHalf",
     "PublicKey",
     "decode",
     "encode",
-    "fingerprint",
 ]
 
 KEY_SIZE = 32
@@ -38,19 +38,7 @@ KEY_SIZE = 32
 #: The prime of Curve25519 and edwards25519 (RFC 7748, section 4.1).
 FIELD_PRIME = 2**255 - 19
 
-# The u-coordinates of the points whose order divides 8, on the curve and on its twist: with one of
-# these as public key the shared secret is a known constant (RFC 7748, section 6.1).
-_LOW_ORDER = frozenset(
-    {
-        0,
-        1,
-        FIELD_PRIME - 1,
-        325606250916557431795983626356110631294008115727848805560023387167927233504,
-        39382357235489614581723060781553021112529911719440698176882885853963445705823,
-    }
-)
-
-_PUBLIC_TEXT = re.compile(r"x25519:([A-Za-z0-9_-]{43})\Z")
+_TEXT = re.compile(r"([a-z0-9]+):([A-Za-z0-9_-]{43})\Z")
 
 
 def encode(data: bytes) -> str:
@@ -63,12 +51,6 @@ def decode(text: str) -> bytes | None:
     data = base64.urlsafe_b64decode(text + "=")
     # The last character has two spare bits: without this, four texts would name one key.
     return data if encode(data) == text else None
-
-
-def fingerprint(raw: bytes) -> str:
-    """Return 80 bits of the SHA-256 of *raw* in four groups, to compare by eye or voice."""
-    digest = base64.b32encode(hashlib.sha256(raw).digest()[:10]).decode("ascii").lower()
-    return "-".join(digest[start : start + 4] for start in range(0, 16, 4))
 
 
 class KeepsSecrets:
@@ -84,52 +66,82 @@ class KeepsSecrets:
 
 
 @dataclass(frozen=True, slots=True)
-class PublicKey:
-    """One X25519 public key: 32 bytes, canonical, and not a point of low order.
+class PublicHalf:
+    """The public half of a key: 32 bytes, canonical, and not a point of low order.
 
-    Encodings that X25519 would reduce to another key are refused, so that equal keys have equal
-    bytes and no second spelling of a retired key passes a roster.
+    Encodings that the curve's functions would reduce to another key are refused, so that equal keys
+    have equal bytes and no second spelling of a retired key passes a roster.
     """
 
     raw: bytes
 
+    #: How its text begins, and what errors call it.
+    prefix: ClassVar[str]
+    called: ClassVar[str]
+    owned: ClassVar[str]
+    #: The coordinates of points that are nobody's key, and the bit that belongs to no coordinate.
+    nobodys: ClassVar[frozenset[int]]
+    sign_bit: ClassVar[int] = 0
+
     def __post_init__(self) -> None:
         if not isinstance(self.raw, bytes) or len(self.raw) != KEY_SIZE:
-            raise ConfigError("a public key has 32 bytes", rule="config.key")
-        coordinate = int.from_bytes(self.raw, "little")
-        if coordinate >= FIELD_PRIME or coordinate in _LOW_ORDER:
+            raise ConfigError(f"{self.called} has 32 bytes", rule="config.key")
+        coordinate = int.from_bytes(self.raw, "little") & ~self.sign_bit
+        if coordinate >= FIELD_PRIME or coordinate in self.nobodys:
             raise ConfigError(
-                "that is not the public key of any private key",
+                f"that is not {self.owned}",
                 rule="config.key",
                 fix="Copy the key again from its owner.",
             )
 
     @classmethod
-    def parse(cls, text: str) -> PublicKey:
-        """Return the key that *text* spells, ``x25519:`` and 43 characters of base64url."""
-        match = _PUBLIC_TEXT.match(text) if isinstance(text, str) else None
-        raw = decode(match[1]) if match else None
+    def parse(cls, text: str) -> Self:
+        """Return the key that *text* spells: its prefix, a colon and 43 characters of base64url."""
+        match = _TEXT.match(text) if isinstance(text, str) else None
+        raw = decode(match[2]) if match and match[1] == cls.prefix else None
         if raw is None:
             raise ConfigError(
-                "that is not a public key; one is 'x25519:' and 43 letters, digits, '-' or '_'",
+                f"that is not {cls.called}; one is '{cls.prefix}:' and 43 letters, digits, '-' or"
+                " '_'",
                 rule="config.key",
             )
         return cls(raw)
 
     @property
     def text(self) -> str:
-        return "x25519:" + encode(self.raw)
+        return f"{self.prefix}:{encode(self.raw)}"
 
     @property
     def fingerprint(self) -> str:
         """80 bits of the key's SHA-256 in four groups, for people to compare by eye or voice."""
-        return fingerprint(self.raw)
+        digest = base64.b32encode(hashlib.sha256(self.raw).digest()[:10]).decode("ascii").lower()
+        return "-".join(digest[start : start + 4] for start in range(0, 16, 4))
 
     def __str__(self) -> str:
         return self.text
 
     def __repr__(self) -> str:
-        return f"PublicKey({self.text!r})"
+        return f"{type(self).__name__}({self.text!r})"
+
+
+class PublicKey(PublicHalf):
+    """One X25519 public key, by which a session proves whose it is."""
+
+    __slots__ = ()
+
+    prefix, called, owned = "x25519", "a public key", "the public key of any private key"
+
+    # The u-coordinates of the points whose order divides 8, on the curve and on its twist: with one
+    # of these as public key the shared secret is a known constant (RFC 7748, section 6.1).
+    nobodys = frozenset(
+        {
+            0,
+            1,
+            FIELD_PRIME - 1,
+            325606250916557431795983626356110631294008115727848805560023387167927233504,
+            39382357235489614581723060781553021112529911719440698176882885853963445705823,
+        }
+    )
 
 
 class PrivateKey(KeepsSecrets):

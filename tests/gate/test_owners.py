@@ -27,7 +27,7 @@ def test_a_key_has_the_owner_that_is_listed_on_that_day_and_never_unknown(owners
         assert found == listed.principal
         assert found not in ("unknown", "any")
         assert listed.first is None or listed.first <= DAY
-        assert listed.last is None or DAY <= listed.last
+        assert listed.last is None or listed.last >= DAY
     elif listed is not None and listed.principal in ("alice", "bob"):
         assert (listed.first or DAY) > DAY or (listed.last or DAY) < DAY
 
