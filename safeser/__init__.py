@@ -32,7 +32,7 @@ from safeser.errors import (
     SerializationError,
     TokenizationError,
 )
-from safeser.values import Context, Decision, Grant, Kind, Limits, Payload
+from safeser.gate.values import Context, Decision, Grant, Kind, Limits, Payload
 
 if TYPE_CHECKING:
     from safeser import audit, pickles

@@ -19,10 +19,10 @@ from safeser.families.errors import wire as errors
 from safeser.families.pickled import as_code
 from safeser.families.plain import DEFAULTS, Unencodable
 from safeser.families.registered.own import own_families
+from safeser.gate.values import FAMILIES, Context, Decision, Grant, Limits
 from safeser.pickles.names import shown
 from safeser.refused_loads import Reported
 from safeser.tracebacks import for_callers
-from safeser.values import FAMILIES, Context, Decision, Grant, Limits
 
 if TYPE_CHECKING:
     from safeser.policy import Policy

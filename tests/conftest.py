@@ -22,7 +22,8 @@ from hypothesis.internal.conjecture import providers
 
 from safeser.channel import Channel, Link, watcher
 from safeser.errors import AuditError
-from safeser.identity import Identity, PrivateKey, Roster, SigningKey
+from safeser.gate.key_pairs import PrivateKey
+from safeser.identity import Identity, Roster, SigningKey
 from safeser.policy import Policy
 from tests.needs import require
 from tests.processes import (

@@ -6,7 +6,7 @@ profiles, registered classes) asks this package.
 """
 
 from safeser.allowed.allowed import ALLOWED_ROLES, Allowed
-from safeser.allowed.names import PLAIN, check_allowed, check_global, own_object
+from safeser.allowed.names import PLAIN, check_allowed, own_object
 from safeser.allowed.refused import refusal
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "PLAIN",
     "Allowed",
     "check_allowed",
-    "check_global",
     "own_object",
     "refusal",
 ]

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from safeser.allowed.names import check_allowed, check_global, shown
+from safeser.allowed.names import check_allowed, shown
 from safeser.errors import ConfigError
+from safeser.gate.values import check_global
 
 __all__ = ["ALLOWED_ROLES", "Allowed"]
 

@@ -12,9 +12,7 @@ from types import ModuleType
 from safeser.allowed.refused import packages_of, refusal
 from safeser.errors import ConfigError, PolicyDenied
 
-__all__ = ["PLAIN", "check_allowed", "check_global", "own_name", "own_object", "shown"]
-
-_MAX_GLOBAL = 512  # longer than any real name
+__all__ = ["PLAIN", "check_allowed", "own_name", "own_object", "shown"]
 
 _INSTEAD = (
     "Write a function or class of a module of your own (mylib, say) that does what is needed and no"
@@ -23,20 +21,6 @@ _INSTEAD = (
 
 #: Values that have no name of their own and can do nothing: what the role ``constant`` hands over.
 PLAIN = (type(None), bool, int, float, str, bytes, type(...), type(NotImplemented))
-
-
-def check_global(name: object, *, rule: str = "config.allow") -> str:
-    """Return *name* if it names a global exactly, else raise :class:`ConfigError`."""
-    text = name if isinstance(name, str) and len(name) <= _MAX_GLOBAL else ""
-    module, _, qualname = text.partition(":")
-    parts = [*module.split("."), *qualname.split(".")]
-    if not all(part.isidentifier() for part in parts):
-        raise ConfigError(
-            "a global is named as module:qualname, exactly, without patterns",
-            rule=rule,
-            fix='Write it as in "mylib.models:Point".',
-        )
-    return text
 
 
 def check_allowed(name: str, role: str, *, setstate: bool = False) -> None:

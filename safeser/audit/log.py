@@ -25,7 +25,7 @@ from safeser.audit.writing.log_files import Durability, LogFiles
 from safeser.audit.writing.open_logs import OPEN
 from safeser.audit.writing.waiting import Waiting, is_of_disk
 from safeser.errors import AuditError
-from safeser.values import AuditFailure
+from safeser.gate.values import AuditFailure
 
 if TYPE_CHECKING:
     from safeser.audit.chain import Head

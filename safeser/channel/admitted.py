@@ -14,10 +14,11 @@ from typing import Any, NamedTuple, Self
 from safeser import families as serialization
 from safeser.channel.events import PendingRecords
 from safeser.errors import PolicyDenied, SafeserError
-from safeser.gate import Verified, byte_count
+from safeser.gate.format import byte_count
+from safeser.gate.session import Verified
+from safeser.gate.values import Context, Grant, Kind
 from safeser.policy import Policy
 from safeser.policy.rules import WEAKEST
-from safeser.values import Context, Grant, Kind
 
 
 def is_counted(context: Context) -> bool:

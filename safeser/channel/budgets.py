@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 
 from safeser.channel.admitted import Arrived
 from safeser.families import Budget
+from safeser.gate.values import Limits
 from safeser.policy.questions.shadow import Allowance
-from safeser.values import Limits
 
 __all__ = ["UNUSED", "Budgets", "MessageBudgets"]
 

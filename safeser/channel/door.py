@@ -24,10 +24,12 @@ from safeser.channel.records import PATIENCE, Recording, logged_failures
 from safeser.channel.standing import Ending, Standing, require_own_signing_key
 from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied, SafeserError
 from safeser.families.registered.own import own_families
-from safeser.gate import Handshake, HandshakeRefused
-from safeser.identity import Identity, KeyState, PublicKey, Roster, VerifyingKey, today
+from safeser.gate.handshake import Handshake
+from safeser.gate.key_pairs import PublicKey
+from safeser.gate.noise import HandshakeRefused
+from safeser.gate.values import UNKNOWN, Context, Kind
+from safeser.identity import Identity, KeyState, Roster, VerifyingKey, today
 from safeser.policy import Policy
-from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = ["Channel"]
 

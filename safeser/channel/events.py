@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from safeser.audit.record import printable
-from safeser.values import SEALED, AuditFailure, Context, Described, Kind
+from safeser.gate.values import SEALED, AuditFailure, Context, Described, Kind
 
 #: Sender, recipient, operation, rule, outcome, kind and context of an event that is only counted.
 Counted: TypeAlias = tuple[str, str, str, str, bool, str, str]

@@ -15,17 +15,10 @@ from safeser.channel.admitted import Admitted
 from safeser.channel.events import PendingRecords
 from safeser.channel.receiving import Receiving
 from safeser.errors import EnvelopeError, PayloadError, SafeserError
-from safeser.gate import (
-    GCM_TAG_SIZE,
-    PRELUDE_SIZE,
-    Buffer,
-    SessionClosed,
-    Verified,
-    all_flat,
-    canonical,
-    check_payload,
-)
-from safeser.values import Context, Kind, Payload
+from safeser.gate import canonical
+from safeser.gate.format import GCM_TAG_SIZE, PRELUDE_SIZE, Buffer, all_flat, check_payload
+from safeser.gate.session import SessionClosed, Verified
+from safeser.gate.values import Context, Kind, Payload
 
 __all__ = ["Link"]
 

@@ -34,9 +34,9 @@ from safeser.channel.events import PendingRecords
 from safeser.channel.sending import Sending, is_asked_for, is_own_reply
 from safeser.channel.shadow import note_shadow
 from safeser.errors import PolicyDenied, SafeserError
+from safeser.gate.values import SEALED, Context, Described, Grant, Kind
 from safeser.policy import Policy
 from safeser.policy.questions.shadow import PERMIT, shadow_rule
-from safeser.values import SEALED, Context, Described, Grant, Kind
 
 __all__ = ["Receiving"]
 

@@ -28,12 +28,13 @@ from safeser.channel.events import (
 )
 from safeser.channel.standing import ChannelView, Ending
 from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
-from safeser.gate import Handshake, Session
-from safeser.identity import PublicKey
+from safeser.gate.handshake import Handshake
+from safeser.gate.key_pairs import PublicKey
+from safeser.gate.session import Session
+from safeser.gate.values import UNKNOWN, Context, Described, Kind, Limits
 from safeser.policy import Policy
 from safeser.policy.questions.readable import readable
 from safeser.policy.questions.shadow import PERMIT, shadow_rule
-from safeser.values import UNKNOWN, Context, Described, Kind, Limits
 
 __all__ = ["ID_LENGTH", "PATIENCE", "Recording", "logged_failures", "note_refusal"]
 

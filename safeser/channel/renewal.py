@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from safeser.errors import AuthenticationError, EnvelopeError
-from safeser.gate import Handshake
+from safeser.gate.handshake import Handshake
 
 __all__ = ["Renewal", "Step"]
 

@@ -14,8 +14,8 @@ from safeser import families as serialization
 from safeser.channel.records import Recording
 from safeser.errors import SafeserError
 from safeser.families.registered.own import before_typed
+from safeser.gate.values import SEALED, Context, Decision, Described, Grant
 from safeser.pickles.advice import NEVER
-from safeser.values import SEALED, Context, Decision, Described, Grant
 
 __all__ = ["FLOOR", "Sending", "is_asked_for", "is_own_reply", "ordered"]
 

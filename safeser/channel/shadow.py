@@ -12,9 +12,9 @@ from safeser import families as serialization
 from safeser.channel.admitted import Received
 from safeser.channel.sending import is_own_reply
 from safeser.errors import SafeserError
+from safeser.gate.values import SEALED, Context
 from safeser.policy import Policy
 from safeser.policy.questions.shadow import UNREAD, Allowance, shadow_rule
-from safeser.values import SEALED, Context
 
 __all__ = ["note_shadow"]
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 from safeser.errors import ConfigError
-from safeser.gate import Handshake
-from safeser.identity import Identity, KeyState, PublicKey, Roster, RosterEntry, VerifyingKey
+from safeser.gate.handshake import Handshake
+from safeser.gate.key_pairs import PublicKey
+from safeser.gate.values import check_principal
+from safeser.identity import Identity, KeyState, Roster, RosterEntry, VerifyingKey
 from safeser.policy import Policy
-from safeser.values import check_principal
 
 __all__ = ["SENTENCES", "ChannelView", "Ending", "Standing", "require_own_signing_key"]
 

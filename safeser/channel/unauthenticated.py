@@ -17,10 +17,11 @@ from safeser.channel.events import AuditSink
 from safeser.channel.link import Link
 from safeser.channel.records import ID_LENGTH
 from safeser.errors import PolicyDenied, SafeserError
-from safeser.identity import PublicKey, VerifyingKey
+from safeser.gate.key_pairs import PublicKey
+from safeser.gate.values import UNKNOWN, Context, Described
+from safeser.identity import VerifyingKey
 from safeser.pickles import held_by
 from safeser.policy import Policy
-from safeser.values import UNKNOWN, Context, Described
 
 __all__ = ["OpenLink", "Unreadable"]
 

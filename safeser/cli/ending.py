@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 
 from safeser.errors import ConfigError, SafeserError
-from safeser.wording import shortened
+from safeser.gate.refusals import shortened
 
 __all__ = ["CUT_OFF", "DENIED", "FINE", "INTERRUPTED", "UNABLE", "complain", "one_line", "run"]
 

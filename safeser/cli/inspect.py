@@ -20,8 +20,8 @@ from safeser.cli.screen import line, mark, say, table
 from safeser.errors import ConfigError
 
 if TYPE_CHECKING:
+    from safeser.gate.values import Limits
     from safeser.inspection import Report
-    from safeser.values import Limits
 
 __all__ = ["inspect"]
 
@@ -97,7 +97,7 @@ def inspect(
 
 
 def _limits(asked: list[str]) -> Limits:
-    from safeser.values import Limits
+    from safeser.gate.values import Limits
 
     found: dict[str, int] = {}
     for each in asked:

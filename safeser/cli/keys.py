@@ -16,10 +16,11 @@ import typer
 from safeser.audit import AuditKey
 from safeser.cli.screen import line, say, table
 from safeser.errors import ConfigError
+from safeser.gate.key_pairs import PublicKey
+from safeser.gate.values import check_principal
 from safeser.identity import (
     Identity,
     KeyState,
-    PublicKey,
     Roster,
     RosterEntry,
     RosterFile,
@@ -28,7 +29,6 @@ from safeser.identity import (
 )
 from safeser.identity.roster import parse_date
 from safeser.policy.source.faults import did_you_mean, shown
-from safeser.values import check_principal
 
 if TYPE_CHECKING:
     from safeser.policy import Policy

@@ -281,8 +281,8 @@ def _show_readers(policy: Policy) -> None:
 
 
 def _taken(policy: Policy, takes: Takes, scheduler: str) -> list[str]:
+    from safeser.gate.values import Kind
     from safeser.policy.source.words import joined
-    from safeser.values import Kind
 
     sealed = frozenset(
         name for name in takes.authors if policy.may_sign(name, scheduler, Kind.TASK)
@@ -343,10 +343,10 @@ def explain(
     sealing: Annotated[bool, typer.Option("--sealing", help="Ask for the sending side.")] = False,
 ) -> None:
     """Say which rule decides in one context, why, and what would change it; code 1 if denied."""
+    from safeser.gate.values import FAMILIES, SEALED, Context
     from safeser.operations import NAMES
     from safeser.policy import Policy
     from safeser.policy import explain as explained
-    from safeser.values import FAMILIES, SEALED, Context
 
     loaded = Policy.load(policy)
     _require_known("family", family, {*FAMILIES, SEALED, *loaded.families})

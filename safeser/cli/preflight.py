@@ -13,7 +13,7 @@ import typer
 
 from safeser.cli.screen import line
 from safeser.errors import ConfigError
-from safeser.values import Context
+from safeser.gate.values import Context
 
 if TYPE_CHECKING:
     from safeser.sendable.preflight import Preflight

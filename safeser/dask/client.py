@@ -40,13 +40,13 @@ from safeser.dask.stock.comm import Guard
 from safeser.dask.stock.settings import GuardedSecurity
 from safeser.dask.transport.comm import SafeserComm
 from safeser.errors import AuthenticationError, ConfigError, PayloadError, SafeserError
-from safeser.policy.rules import SUBMIT
+from safeser.gate.decision import SUBMIT
+from safeser.gate.values import UNKNOWN, Context, Kind
 from safeser.policy.source.faults import did_you_mean, shown
 from safeser.policy.taken_tasks import anywhere
 from safeser.sendable.parts import its_function
 from safeser.sendable.preflight import Preflight, preflight
 from safeser.tracebacks import methods_for_callers
-from safeser.values import UNKNOWN, Context, Kind
 
 if TYPE_CHECKING:
     from safeser.trace.tracing import Remote

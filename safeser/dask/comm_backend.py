@@ -45,9 +45,10 @@ from safeser.dask.worker.endings import silence_closed_connections, unblock
 from safeser.dask.worker.process_surface import confine
 from safeser.dask.worker.task_loads import record_refused_loads
 from safeser.errors import AuditError, AuthenticationError, ConfigError, SafeserError
-from safeser.gate import PREAMBLE, Handshake, HandshakeRefused, OtherVersion
+from safeser.gate.handshake import PREAMBLE, Handshake, OtherVersion
+from safeser.gate.noise import HandshakeRefused
+from safeser.gate.values import UNKNOWN
 from safeser.operations import Server
-from safeser.values import UNKNOWN
 
 __all__ = ["HANDSHAKE_SECONDS", "PREFIX", "Backend"]
 

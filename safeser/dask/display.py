@@ -20,7 +20,7 @@ from jinja2 import TemplateError
 from safeser.dask.servers import link_of
 from safeser.dask.stock.comm import GUARDED
 from safeser.errors import PolicyDenied, SafeserError
-from safeser.values import Grant, Kind
+from safeser.gate.values import Grant, Kind
 
 __all__ = ["Display"]
 

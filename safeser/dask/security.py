@@ -19,8 +19,8 @@ from safeser.channel import Channel
 from safeser.dask.settings import ROLES, Settings, settings_for
 from safeser.errors import ConfigError, PolicyDenied
 from safeser.families.registered.own import own_families
+from safeser.gate.values import FAMILIES, Context, Kind
 from safeser.policy.source.faults import did_you_mean, shown
-from safeser.values import FAMILIES, Context, Kind
 
 __all__ = ["Security", "checked_families", "require_listed"]
 

@@ -41,11 +41,11 @@ from safeser.audit import AuditFiles, AuditLog
 from safeser.channel import Channel, LiveFiles, unwatch, watch
 from safeser.errors import AuditError, ConfigError
 from safeser.families.registered.program import name_modules
+from safeser.gate.values import check_principal
 from safeser.identity import Identity, Roster
 from safeser.operations import Server
 from safeser.policy import Policy, ready_policies
 from safeser.policy.source.faults import did_you_mean, shown
-from safeser.values import check_principal
 
 if TYPE_CHECKING:
     from safeser.audit.outputs.feed import Outputs

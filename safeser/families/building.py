@@ -20,9 +20,9 @@ from safeser.families.registered import hosted
 from safeser.families.registered.own import own_families
 from safeser.families.registry import Typed
 from safeser.families.tree import PICKLES, Node
+from safeser.gate.values import FAMILIES, Context, Grant, Limits
 from safeser.pickles import Budget
 from safeser.trace.probe import Done, is_traced, size_of, watch
-from safeser.values import FAMILIES, Context, Grant, Limits
 
 __all__ = ["built"]
 

@@ -19,7 +19,7 @@ from safeser.errors import PayloadError
 from safeser.families.compression import compressed, decompressed
 from safeser.families.plain import RAISE
 from safeser.families.tree import TRANSPORT
-from safeser.values import Limits
+from safeser.gate.values import Limits
 
 __all__ = ["address", "bare", "opened", "prepared"]
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, registry
 from safeser.families.tree import parse
-from safeser.values import Limits
+from safeser.gate.values import Limits
 
 Sent = tuple[dict[str, Any], list[Any]]
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from safeser.errors import PayloadError
+from safeser.gate.values import Limits
 from safeser.pickles.reading.slots import WALK_FREE, Slots, holds_large
-from safeser.values import Limits
 
 __all__ = ["are_costly", "check_labels", "table_of"]
 

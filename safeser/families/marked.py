@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from safeser.families import framing
-from safeser.values import Limits
+from safeser.gate.values import Limits
 
 __all__ = ["Serialize", "Serialized", "to_serialize"]
 

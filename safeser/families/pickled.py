@@ -12,8 +12,8 @@ from safeser import pickles
 from safeser.allowed import Allowed
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.families.tree import Node
+from safeser.gate.values import Grant, Limits
 from safeser.pickles.stock import load_code
-from safeser.values import Grant, Limits
 
 __all__ = ["decode", "encode", "family_of", "judge"]
 

@@ -20,7 +20,7 @@ import msgpack
 
 from safeser.errors import PayloadError
 from safeser.families.keys import table_of
-from safeser.values import Limits
+from safeser.gate.values import Limits
 
 __all__ = [
     "CYCLE",

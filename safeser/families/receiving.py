@@ -22,8 +22,8 @@ from safeser.families.registered.dispatch import functions
 from safeser.families.registered.own import own_families
 from safeser.families.registry import Typed, registry
 from safeser.families.tree import PICKLES, PLAIN, Node, check_header, parse, strongest
+from safeser.gate.values import ELEMENT, Context, Grant, Limits
 from safeser.pickles import Budget
-from safeser.values import ELEMENT, Context, Grant, Limits
 
 #: Typed values contain plain ones, and failures are weaker than either: a grant of family dask, or
 #: of a family that the host registered, covers these families.

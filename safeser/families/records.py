@@ -13,8 +13,8 @@ from typing import Any
 from safeser.families import plain
 from safeser.families.registry import Parts
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.types import stdlib as bounds
-from safeser.values import Limits
 
 __all__ = ["check", "encode", "is_attribute", "values"]
 

@@ -27,8 +27,8 @@ from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.reviewed import reviewed
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.pickles import Budget, Judged, Profile
-from safeser.values import Limits
 
 __all__ = ["SHORT", "Reducers", "Row", "list_rows"]
 

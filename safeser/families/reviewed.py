@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 from safeser.errors import PayloadError
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.pickles import Budget
 from safeser.pickles.shims.site import Site
-from safeser.values import Limits
 
 __all__ = ["reviewed", "site"]
 

@@ -32,10 +32,10 @@ from safeser.families.registered.own import before_typed, own_families
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.stdlib import columns
 from safeser.families.tree import PICKLES, parse
+from safeser.gate.refusals import shortened
+from safeser.gate.values import ELEMENT, FAMILIES, Context, Grant, Limits
 from safeser.pickles import Budget, Profile
 from safeser.trace.probe import Done, is_traced, size_of, watch
-from safeser.values import ELEMENT, FAMILIES, Context, Grant, Limits
-from safeser.wording import shortened
 
 __all__ = ["serialize"]
 

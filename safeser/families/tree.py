@@ -14,8 +14,8 @@ from safeser.errors import PayloadError
 from safeser.families import plain
 from safeser.families.plain import DEPTH_CEILING, RAISE
 from safeser.families.registered.own import own_families
+from safeser.gate.values import FAMILIES, Limits
 from safeser.pickles import Budget, Parsed
-from safeser.values import FAMILIES, Limits
 
 __all__ = ["PICKLES", "PLAIN", "TRANSPORT", "Node", "check_header", "parse", "strongest"]
 

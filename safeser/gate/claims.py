@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from safeser.errors import ConfigError, EnvelopeError
 from safeser.gate import canonical
-from safeser.values import check_principal
+from safeser.gate.refusals import ConfigError, EnvelopeError
+from safeser.gate.values import check_principal
 
 __all__ = ["CLAIMS_SIZE", "Claims"]
 

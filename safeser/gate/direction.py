@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives.ciphers.modes import GCM
 from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from safeser.errors import EnvelopeError
 from safeser.gate.format import Buffer
-from safeser.identity import KeepsSecrets
+from safeser.gate.key_pairs import KeepsSecrets
+from safeser.gate.refusals import EnvelopeError
 
 __all__ = [
     "INITIATOR_TO_RESPONDER",

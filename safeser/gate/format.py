@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from safeser.errors import EnvelopeError, PayloadError
-from safeser.values import Limits
+from safeser.gate.refusals import EnvelopeError, PayloadError
+from safeser.gate.values import Limits
 
 Buffer = bytes | bytearray | memoryview
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Protocol
 
-from safeser.errors import ConfigError, EnvelopeError
 from safeser.gate.claims import CLAIMS_SIZE, Claims
-from safeser.gate.noise import DH_SIZE, TAG_SIZE, HandshakeRefused, HandshakeState
+from safeser.gate.key_pairs import KeepsSecrets, PrivateKey, PublicKey
+from safeser.gate.noise import DH_SIZE, TAG_SIZE, HandshakeRefused, HandshakeState, StaticKey
+from safeser.gate.refusals import ConfigError, EnvelopeError
 from safeser.gate.session import Session
-from safeser.identity import Identity, KeepsSecrets, PrivateKey, PublicKey
-from safeser.values import Limits, check_principal
+from safeser.gate.values import Limits, check_principal
 
 __all__ = ["PREAMBLE", "Handshake", "OtherVersion"]
 
@@ -37,6 +38,13 @@ PREAMBLE = MAGIC + bytes((VERSION, 0, 0, 0))
 
 class OtherVersion(HandshakeRefused):
     """The peer speaks safeser, in another version of the envelope."""
+
+
+class ProvenIdentity(StaticKey, Protocol):
+    """A principal and the key pair that proves it, as :class:`safeser.Identity` has them."""
+
+    @property
+    def principal(self) -> str: ...
 
 
 class Handshake(KeepsSecrets):
@@ -62,7 +70,7 @@ class Handshake(KeepsSecrets):
         self,
         *,
         initiator: bool,
-        identity: Identity,
+        identity: ProvenIdentity,
         principal_of: Callable[[PublicKey], str | None],
         policy: tuple[str, int, str],
         expected_peer: str | None = None,

@@ -14,8 +14,8 @@ from typing import Protocol
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from safeser.errors import AuthenticationError, ConfigError
-from safeser.identity import KeepsSecrets, PrivateKey, PublicKey
+from safeser.gate.key_pairs import KeepsSecrets, PrivateKey, PublicKey
+from safeser.gate.refusals import AuthenticationError, ConfigError
 
 __all__ = ["CipherState", "HandshakeRefused", "HandshakeState", "StaticKey", "SymmetricState"]
 

@@ -22,7 +22,6 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.modes import GCM
 
-from safeser.errors import EnvelopeError
 from safeser.gate.claims import Claims
 from safeser.gate.direction import (
     INITIATOR_TO_RESPONDER,
@@ -54,8 +53,9 @@ from safeser.gate.format import (
     parse_prelude,
     rest_size,
 )
-from safeser.identity import KeepsSecrets, PublicKey
-from safeser.values import Limits
+from safeser.gate.key_pairs import KeepsSecrets, PublicKey
+from safeser.gate.refusals import EnvelopeError
+from safeser.gate.values import Limits
 
 __all__ = [
     "MAX_SECONDS",

@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from safeser.errors import ConfigError
+from safeser.gate.key_pairs import PublicKey
 from safeser.identity.files import reason, refused, replace_file, require_ended
-from safeser.identity.identities import PublicKey
 from safeser.identity.paths import shown
 from safeser.identity.roster import (
     KeyState,

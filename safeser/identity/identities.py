@@ -8,39 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-
-from safeser.errors import AuthenticationError, ConfigError
+from safeser.errors import ConfigError
+from safeser.gate.key_pairs import KeepsSecrets, PrivateKey, PublicKey, decode
+from safeser.gate.values import check_principal
 from safeser.identity.files import read_file, reason, refused, write_new
-from safeser.identity.material import (
-    FIELD_PRIME,
-    KEY_SIZE,
-    KeepsSecrets,
-    decode,
-    encode,
-    fingerprint,
-)
 from safeser.identity.signing import SigningKey, VerifyingKey
-from safeser.values import check_principal
 
-__all__ = ["Identity", "PrivateKey", "PublicKey", "public_text"]
+__all__ = ["Identity", "public_text"]
 
-# The u-coordinates of the points whose order divides 8, on the curve and on its twist: with one of
-# these as public key the shared secret is a known constant (RFC 7748, section 6.1).
-_LOW_ORDER = frozenset(
-    {
-        0,
-        1,
-        FIELD_PRIME - 1,
-        325606250916557431795983626356110631294008115727848805560023387167927233504,
-        39382357235489614581723060781553021112529911719440698176882885853963445705823,
-    }
-)
-
-_PUBLIC_TEXT = re.compile(r"x25519:([A-Za-z0-9_-]{43})\Z")
 _SECRET = rb"([A-Za-z0-9_-]{43})\n"
 _IDENTITY_TEXT = re.compile(
     rb"safeser-identity-(?:1|(2))\n"
@@ -48,87 +25,6 @@ _IDENTITY_TEXT = re.compile(
     rb"private: " + _SECRET + rb"(?(1)signing: " + _SECRET + rb")\Z"
 )
 _IDENTITY_MAX = 256  # the longest legal file has 201 bytes
-
-
-@dataclass(frozen=True, slots=True)
-class PublicKey:
-    """One X25519 public key: 32 bytes, canonical, and not a point of low order.
-
-    Encodings that X25519 would reduce to another key are refused, so that equal keys have equal
-    bytes and no second spelling of a retired key passes a roster.
-    """
-
-    raw: bytes
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.raw, bytes) or len(self.raw) != KEY_SIZE:
-            raise ConfigError("a public key has 32 bytes", rule="config.key")
-        coordinate = int.from_bytes(self.raw, "little")
-        if coordinate >= FIELD_PRIME or coordinate in _LOW_ORDER:
-            raise ConfigError(
-                "that is not the public key of any private key",
-                rule="config.key",
-                fix="Copy the key again from its owner.",
-            )
-
-    @classmethod
-    def parse(cls, text: str) -> PublicKey:
-        """Return the key that *text* spells, ``x25519:`` and 43 characters of base64url."""
-        match = _PUBLIC_TEXT.match(text) if isinstance(text, str) else None
-        raw = decode(match[1]) if match else None
-        if raw is None:
-            raise ConfigError(
-                "that is not a public key; one is 'x25519:' and 43 letters, digits, '-' or '_'",
-                rule="config.key",
-            )
-        return cls(raw)
-
-    @property
-    def text(self) -> str:
-        return "x25519:" + encode(self.raw)
-
-    @property
-    def fingerprint(self) -> str:
-        """80 bits of the key's SHA-256 in four groups, for people to compare by eye or voice."""
-        return fingerprint(self.raw)
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __repr__(self) -> str:
-        return f"PublicKey({self.text!r})"
-
-
-class PrivateKey(KeepsSecrets):
-    """One X25519 private key that can agree on shared secrets and show its public half."""
-
-    __slots__ = ("_key", "public")
-
-    def __init__(self, key: X25519PrivateKey) -> None:
-        self._key = key
-        self.public = PublicKey(key.public_key().public_bytes_raw())
-
-    @classmethod
-    def generate(cls) -> PrivateKey:
-        return cls(X25519PrivateKey.generate())
-
-    @classmethod
-    def from_bytes(cls, raw: bytes) -> PrivateKey:
-        return cls(X25519PrivateKey.from_private_bytes(raw))
-
-    def exchange(self, public: PublicKey) -> bytes:
-        """Return the 32 bytes that this key and *public* share."""
-        try:
-            return self._key.exchange(X25519PublicKey.from_public_bytes(public.raw))
-        except ValueError:
-            # All zero: a low-order point. PublicKey refuses them; this is the library's own check.
-            raise AuthenticationError("the peer could not be authenticated") from None
-
-    def _secret_text(self) -> str:
-        return encode(self._key.private_bytes_raw())
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(public={self.public.text!r})"
 
 
 class Identity(KeepsSecrets):

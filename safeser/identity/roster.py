@@ -13,16 +13,17 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from safeser.errors import ConfigError
+from safeser.gate.key_pairs import Owner, Owners, PublicKey
+from safeser.gate.values import check_principal
 from safeser.identity.files import read_file, refused, replace_file
-from safeser.identity.identities import Identity, PublicKey, public_text
+from safeser.identity.identities import Identity, public_text
 from safeser.identity.paths import shown
 from safeser.identity.signing import VerifyingKey
-from safeser.values import check_principal
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 _ROSTER_MAX_BYTES = 4 << 20
@@ -97,15 +98,12 @@ class RosterEntry:
 
     def speaks(self, on: datetime.date) -> bool:
         """Tell whether the key opens sessions for its principal on the day *on*."""
-        return self.state is KeyState.ACTIVE and self._includes(on)
+        return self.state is KeyState.ACTIVE and self.owner.has_on(on)
 
-    def verifies(self, on: datetime.date) -> bool:
-        """Tell whether signatures by its signing key count on the day *on*."""
-        return self.verifying is not None and self.state in _VERIFIES and self._includes(on)
-
-    def _includes(self, on: datetime.date) -> bool:
-        begun = self.not_before is None or self.not_before <= on
-        return begun and not self.ended(on)
+    @property
+    def owner(self) -> Owner:
+        """Whose its keys are, and on which days, whatever its state."""
+        return Owner(self.principal, self.not_before, self.not_after)
 
     def ended(self, on: datetime.date) -> bool:
         """Tell whether the last day of the key is before *on*."""
@@ -213,7 +211,7 @@ def today() -> datetime.date:
 class Roster:
     """The public keys of all principals. Immutable; a changed roster is a new value."""
 
-    __slots__ = ("_entries", "_lines")
+    __slots__ = ("_entries", "_lines", "_owners")
 
     def __init__(self, entries: Iterable[RosterEntry] = ()) -> None:
         self._entries = tuple(entries)
@@ -224,6 +222,13 @@ class Roster:
             raise ConfigError(
                 f"a roster lists at most {_ROSTER_MAX_ENTRIES} keys", rule="config.roster"
             )
+        owners: dict[Hashable, Owner] = {}
+        for entry in self._entries:
+            if entry.state is KeyState.ACTIVE:
+                owners[entry.public] = entry.owner
+            if entry.verifying is not None and entry.state in _VERIFIES:
+                owners[entry.verifying] = entry.owner
+        self._owners = Owners(owners)
 
     @property
     def entries(self) -> tuple[RosterEntry, ...]:
@@ -238,8 +243,7 @@ class Roster:
 
         :param on: the day that the dates are compared with; None for today.
         """
-        entry = self._lines.get(public)
-        return entry.principal if entry is not None and entry.speaks(on or today()) else None
+        return self._owners.of(public, on or today())
 
     def author_of(self, verifying: VerifyingKey, *, on: datetime.date | None = None) -> str | None:
         """Return whose signatures *verifying* verifies.
@@ -249,8 +253,7 @@ class Roster:
 
         :param on: the day that the dates are compared with; None for today.
         """
-        entry = self._lines.get(verifying)
-        return entry.principal if entry is not None and entry.verifies(on or today()) else None
+        return self._owners.of(verifying, on or today())
 
     def keys_of(self, principal: str) -> tuple[PublicKey, ...]:
         """Return the active keys of *principal* whose dates include today, in this order."""

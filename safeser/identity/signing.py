@@ -5,27 +5,14 @@ The one rule: a public key that verifies signatures which its owner did not make
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from safeser.errors import ConfigError
-from safeser.identity.material import (
-    FIELD_PRIME,
-    KEY_SIZE,
-    KeepsSecrets,
-    decode,
-    encode,
-    fingerprint,
-)
+from safeser.gate.key_pairs import FIELD_PRIME, KeepsSecrets, PublicHalf, encode
 
 __all__ = ["SIGNATURE_SIZE", "SigningKey", "VerifyingKey"]
 
 SIGNATURE_SIZE = 64
-
-_SIGN_BIT = 1 << 255
 
 # The y-coordinates of the eight points whose order divides 8. Under such a key a signature that
 # consists of public constants verifies: each message for the neutral point (y = 1), and one message
@@ -34,13 +21,9 @@ _SIGN_BIT = 1 << 255
 # vectors of C2SP/CCTV (ed25519) and in "Taming the many EdDSAs" (Chalkias, Garillot, Nikolaenko,
 # 2020). A coordinate has both signs of x; the other six spellings of these points are not reduced.
 _OF_ORDER_8 = 2707385501144840649318225287225658788936804267575313519463743609750303402022
-_SMALL_ORDER = frozenset({0, 1, FIELD_PRIME - 1, _OF_ORDER_8, FIELD_PRIME - _OF_ORDER_8})
-
-_TEXT = re.compile(r"ed25519:([A-Za-z0-9_-]{43})\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyingKey:
+class VerifyingKey(PublicHalf):
     """One Ed25519 public key: 32 bytes, canonical, and not a point of small order.
 
     RFC 8032, section 5.1.3, has a decoder refuse a y-coordinate that is not reduced; OpenSSL
@@ -48,40 +31,11 @@ class VerifyingKey:
     Bytes that are no point of the curve are not looked for: they verify nothing.
     """
 
-    raw: bytes
+    __slots__ = ()
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.raw, bytes) or len(self.raw) != KEY_SIZE:
-            raise ConfigError("a signing key's public half has 32 bytes", rule="config.key")
-        coordinate = int.from_bytes(self.raw, "little") & ~_SIGN_BIT
-        if coordinate >= FIELD_PRIME or coordinate in _SMALL_ORDER:
-            raise ConfigError(
-                "that is not the public half of any signing key",
-                rule="config.key",
-                fix="Copy the key again from its owner.",
-            )
-
-    @classmethod
-    def parse(cls, text: str) -> VerifyingKey:
-        """Return the key that *text* spells, ``ed25519:`` and 43 characters of base64url."""
-        match = _TEXT.match(text) if isinstance(text, str) else None
-        raw = decode(match[1]) if match else None
-        if raw is None:
-            raise ConfigError(
-                "that is not the public half of a signing key; one is 'ed25519:' and 43 letters,"
-                " digits, '-' or '_'",
-                rule="config.key",
-            )
-        return cls(raw)
-
-    @property
-    def text(self) -> str:
-        return "ed25519:" + encode(self.raw)
-
-    @property
-    def fingerprint(self) -> str:
-        """80 bits of the key's SHA-256 in four groups, for people to compare by eye or voice."""
-        return fingerprint(self.raw)
+    prefix, called = "ed25519", "the public half of a signing key"
+    owned, sign_bit = "the public half of any signing key", 1 << 255
+    nobodys = frozenset({0, 1, FIELD_PRIME - 1, _OF_ORDER_8, FIELD_PRIME - _OF_ORDER_8})
 
     def verify(self, signature: bytes, data: bytes) -> bool:
         """Tell whether the owner of this key made *signature* over *data* (RFC 8032, 5.1.7).
@@ -95,12 +49,6 @@ class VerifyingKey:
         except InvalidSignature:
             return False
         return True
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __repr__(self) -> str:
-        return f"VerifyingKey({self.text!r})"
 
 
 class SigningKey(KeepsSecrets):

@@ -11,6 +11,7 @@ import tarfile
 from collections.abc import Iterable
 
 from safeser.errors import PayloadError, SafeserError
+from safeser.gate.values import Limits
 from safeser.inspection import trial
 from safeser.inspection.archives import read_archive, read_array
 from safeser.inspection.compressed import compression_of, inflate
@@ -22,7 +23,6 @@ from safeser.inspection.report import Global, Part, Report, Verdict
 from safeser.inspection.sealed import ENVELOPE_START, read_envelope
 from safeser.inspection.source import Source
 from safeser.inspection.zips import ZIP_STARTS
-from safeser.values import Limits
 
 __all__ = ["Global", "Part", "Report", "Source", "Verdict", "examine"]
 

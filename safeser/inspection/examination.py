@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from safeser.errors import PayloadError, SafeserError
+from safeser.gate.values import Limits
 from safeser.inspection.lists import judged_by, with_bases
 from safeser.inspection.report import Global, Part, Report, Verdict
 from safeser.inspection.source import Source
@@ -21,7 +22,6 @@ from safeser.pickles.nodes import Buffer, Program
 from safeser.pickles.profiles import DATA_PROFILES, Profile
 from safeser.pickles.shape import check_shape
 from safeser.pickles.streams import Passage
-from safeser.values import Limits
 
 __all__ = ["OWN_LOADER", "Examination"]
 

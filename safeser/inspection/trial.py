@@ -14,9 +14,9 @@ from dataclasses import fields
 from itertools import accumulate, pairwise
 
 from safeser.errors import PayloadError, SafeserError
+from safeser.gate.values import Limits
 from safeser.pickles import loads
 from safeser.pickles.names import shown
-from safeser.values import Limits
 
 __all__ = ["load_all", "load_apart", "main"]
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from safeser.gate.values import Kind
 from safeser.operations.ceilings import Ceiling, Ceilings, ceilings
 from safeser.operations.releases import Release, is_between
 from safeser.operations.shapes import Shape
-from safeser.values import Kind
 
 __all__ = ["Channel", "Encoding", "Operation", "Server"]
 

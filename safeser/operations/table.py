@@ -30,8 +30,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from safeser.gate.values import Kind
 from safeser.operations.operation import Channel, Encoding, Operation, Server
-from safeser.values import Kind
 
 __all__ = ["ROWS"]
 

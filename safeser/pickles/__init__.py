@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from safeser.errors import PayloadError
+from safeser.gate.values import ELEMENT, Limits
 from safeser.pickles.budget import Budget
 from safeser.pickles.building.holding import held_by
 from safeser.pickles.dtypes import DtypeRecord, dtype_record
@@ -34,7 +35,6 @@ from safeser.pickles.writing import Reduction, dumps, reduce
 from safeser.refused_loads import Reported
 from safeser.trace.probe import Done, is_traced, size_of, watch
 from safeser.tracebacks import for_callers
-from safeser.values import ELEMENT, Limits
 
 __all__ = [
     "DATA_PROFILES",

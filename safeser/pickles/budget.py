@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from operator import length_hint
 
 from safeser.errors import ConfigError, PayloadError
-from safeser.values import ELEMENT, Limits
+from safeser.gate.values import ELEMENT, Limits
 
 __all__ = ["RISKS", "Budget", "over"]
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from safeser.errors import PayloadError
+from safeser.gate.values import ELEMENT, Limits
 from safeser.pickles.nodes import Call, DictOf, GlobalRef, TupleOf
 from safeser.pickles.reading.machine import read
-from safeser.values import ELEMENT, Limits
 
 __all__ = ["DtypeRecord", "dtype_record"]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from safeser.gate.values import ELEMENT, Limits
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import ABSENT, KINDS, Call, DictOf, GlobalRef, ListOf, TupleOf
 from safeser.pickles.reading.machine import read
-from safeser.values import ELEMENT, Limits
 
 # What a reader can use; dask cuts error text at 10,000 characters of its own accord.
 _MAX_TEXT = 10_000

@@ -11,7 +11,7 @@ from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
 from functools import lru_cache
 
 from safeser.errors import PayloadError
-from safeser.wording import shortened
+from safeser.gate.refusals import shortened
 
 __all__ = ["canonical", "check_name", "shown", "spelled"]
 

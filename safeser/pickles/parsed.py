@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from safeser.errors import PayloadError, PolicyDenied
+from safeser.gate.values import Limits
 from safeser.pickles.advice import MAX_READ, deny
 from safeser.pickles.budget import Budget, over
 from safeser.pickles.building.build import Builder
@@ -20,7 +21,6 @@ from safeser.pickles.profiles import Profile
 from safeser.pickles.reading.machine import read
 from safeser.pickles.shape import Shape, check_shape
 from safeser.pickles.trees.reading import read_tree
-from safeser.values import Limits
 
 __all__ = ["Judged", "Parsed", "parse", "parse_tree", "whole"]
 

@@ -165,7 +165,7 @@ class Profile:
         """Return this profile with *globals_* added.
 
         Names that are listed already stay as they were reviewed; at most they also become
-        referable. For what the caller vouches for, see :class:`safeser.values.Allowed`.
+        referable. For what the caller vouches for, see :class:`safeser.allowed.Allowed`.
 
         :param globals_: ``module:qualname`` to a role, or to a mapping of ``role`` and more:
             ``{"my:Point": {"role": "class", "fields": ["x", "y"], "hashable": True}}``; or to a

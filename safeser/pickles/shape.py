@@ -11,6 +11,7 @@ from sys import maxsize
 from typing import Any, NamedTuple
 
 from safeser.errors import PayloadError
+from safeser.gate.values import Limits
 from safeser.pickles.budget import over
 from safeser.pickles.nodes import (
     LEAVES,
@@ -23,7 +24,6 @@ from safeser.pickles.nodes import (
     Program,
     children,
 )
-from safeser.values import Limits
 
 __all__ = ["KIB", "Shape", "Tree", "check_shape", "leaf_weight", "weigh"]
 

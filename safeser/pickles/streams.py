@@ -16,12 +16,12 @@ from operator import length_hint
 from typing import Any, NoReturn
 
 from safeser.errors import PayloadError
+from safeser.gate.values import ELEMENT
 from safeser.pickles.budget import Budget
 from safeser.pickles.nodes import Call, DictOf, GlobalRef, Program, TupleOf
 from safeser.pickles.reading.loop import Handler
 from safeser.pickles.reading.loop import run as loop
 from safeser.pickles.reading.machine import HANDLERS, Machine
-from safeser.values import ELEMENT
 
 __all__ = ["WRAPPER", "Passage", "RawArray", "read_passage"]
 

@@ -12,6 +12,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from safeser.errors import ConfigError, PayloadError, PolicyDenied
+from safeser.gate.refusals import shortened
+from safeser.gate.values import Limits
 from safeser.pickles import stock
 from safeser.pickles.advice import deny
 from safeser.pickles.building.build import Builder
@@ -24,8 +26,6 @@ from safeser.pickles.shape import Shape, check_shape
 from safeser.pickles.trees.writing import write
 from safeser.trace.probe import Done, is_traced, watch
 from safeser.tracebacks import for_callers
-from safeser.values import Limits
-from safeser.wording import shortened
 
 __all__ = ["Reduction", "dumps", "place_of", "reduce"]
 

@@ -10,21 +10,11 @@ import functools
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
+from safeser.gate.decision import RENEW, SUBMIT, SUBMITTING, UNLISTED, Query
+from safeser.gate.values import FAMILIES, HARMLESS, SEALED, UNKNOWN, Kind
 from safeser.operations import GROUPS, NAMES
-from safeser.policy.rules import (
-    CODE_OPERATIONS,
-    HANDING,
-    HARMLESS,
-    RENEW,
-    SIGNED_OPERATIONS,
-    SUBMIT,
-    SUBMITTING,
-    UNKNOWN_OPERATIONS,
-    UNLISTED,
-    Query,
-)
+from safeser.policy.rules import CODE_OPERATIONS, HANDING, SIGNED_OPERATIONS, UNKNOWN_OPERATIONS
 from safeser.policy.source.context import Rule, operations_of
-from safeser.values import FAMILIES, SEALED, UNKNOWN, Kind
 
 __all__ = ["Edit", "Judge", "complete", "edits", "fix"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from safeser.errors import PolicyDenied
+from safeser.gate.values import Context
 from safeser.operations import OPERATIONS, Ceiling, Channel, Operation, Server
 from safeser.policy.policy import Policy
-from safeser.values import Context
 
 __all__ = ["ceiling", "largest"]
 

@@ -6,23 +6,21 @@ load. Decisions keep the floors as well; what is refused here is a file that mis
 
 from __future__ import annotations
 
+from safeser.gate.decision import COMPUTE, SUBMIT
+from safeser.gate.values import HARMLESS, SEALED, UNKNOWN, Kind
 from safeser.policy.moved import retired_profile
 from safeser.policy.rules import (
     CODE_OPERATIONS,
-    COMPUTE,
-    HARMLESS,
     PICKLES,
     READING,
     RETIRED_PROFILES,
     SIGNED_OPERATIONS,
-    SUBMIT,
     UNKNOWN_OPERATIONS,
     WEAKEST,
 )
 from safeser.policy.source.context import Rule, operations_of
 from safeser.policy.source.entry import Entry
 from safeser.policy.source.scope import GROUP
-from safeser.values import SEALED, UNKNOWN, Kind
 
 __all__ = ["check"]
 

@@ -1,6 +1,6 @@
 """The decision table of a policy with ``mode: observe``: record everything, refuse only the floors.
 
-The one rule: it is a table like any other, and :class:`safeser.policy.decide.Table` alone decides
+The one rule: it is a table like any other, and :class:`safeser.gate.decision.Table` alone decides
 by it. Each context of the file matches what it matches, and grants listed principals all but what
 the file does not want to rehearse: code in a process to which none of its contexts sends any, such
 as a user's. There the file decides about pickles, families of its own and operations that run code.
@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from safeser.gate.decision import COMPUTE
+from safeser.gate.values import FAMILIES, SEALED, UNKNOWN, AuditFailure, KeyConflicts
 from safeser.operations import NAMES
-from safeser.policy.decide import Table
-from safeser.policy.rules import CODE_OPERATIONS, COMPUTE, PROFILES, SIGNED_OPERATIONS
+from safeser.policy.compiled import Compiled
+from safeser.policy.rules import CODE_OPERATIONS, PROFILES, SIGNED_OPERATIONS
 from safeser.policy.source.context import PickleModel, Rule
-from safeser.values import FAMILIES, SEALED, UNKNOWN, AuditFailure, KeyConflicts
 
 __all__ = ["observing", "taking_code"]
 
@@ -44,8 +45,8 @@ def _sent(rules: Sequence[Rule], submission: str) -> frozenset[str]:
     return frozenset().union(*(r.recipients for r in rules if r.submission == submission))
 
 
-def observing(written: Table, principals: Collection[str]) -> Table:
-    """Return the table that permits what *written* permits, and of what it refuses all but code."""
+def observing(written: Compiled, principals: Collection[str]) -> Compiled:
+    """Return contexts that permit what *written* permits, and of what it refuses all but code."""
     rules, listed = written.rules, frozenset(principals)
     taking = taking_code(rules, written.own)
     families = (*(family for family in FAMILIES if family != "error"), *sorted(written.own))
@@ -80,7 +81,7 @@ def observing(written: Table, principals: Collection[str]) -> Table:
                 found.append(rule.model_copy(update={"name": name, **same, **place, **grants}))
         if UNKNOWN in rule.senders | rule.recipients:
             found.append(rule)
-    return Table(found, listed, own=written.own)
+    return Compiled(found, listed, own=written.own)
 
 
 def _submission(rule: Rule, rules: Sequence[Rule], recipients: frozenset[str]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from copy import copy
 from math import inf
 
-from safeser.policy.decide import Table
+from safeser.policy.compiled import Compiled
 from safeser.policy.source.context import Rule
 
 __all__ = ["Clock", "Periods", "forward_time"]
@@ -39,38 +39,38 @@ class Periods:
     A date that has passed takes away and never gives: its context still matches, and refuses, so
     that what it granted is not left to a broader one below. It stays so if the clock is set back.
 
-    :param written: the table in which no date has passed.
+    :param written: the contexts of which no date has passed.
     """
 
-    __slots__ = ("_clock", "_end", "_first", "_lock", "_table", "lasting", "written")
+    __slots__ = ("_clock", "_compiled", "_end", "_first", "_lock", "lasting", "written")
 
-    def __init__(self, written: Table, clock: Clock) -> None:
+    def __init__(self, written: Compiled, clock: Clock) -> None:
         self.written = written
         self._clock = clock
-        self._table, self._end = written, -inf
-        #: The table in force, where no date is left to pass; None where there is one.
-        self.lasting: Table | None = None
+        self._compiled, self._end = written, -inf
+        #: What is in force, where no date is left to pass; None where there is one.
+        self.lasting: Compiled | None = None
         self._lock = threading.Lock()
-        self._first = self.table()
+        self._first = self.compiled()
 
-    def table(self) -> Table:
-        """Return the table that is in force."""
+    def compiled(self) -> Compiled:
+        """Return the contexts and the table that are in force."""
         # A policy without dates has no end, and its clock is not read again.
         if self.lasting is not None:
             return self.lasting
         now = self._clock()
         if now != now:  # noqa: PLR0124 - a clock that says nothing lets no date pass unseen
             return self.written.at(inf)
-        return self._table if now < self._end else self._advance(now)
+        return self._compiled if now < self._end else self._advance(now)
 
     @property
     def has_passed(self) -> bool:
         """Whether a date has passed since this was made."""
-        return (self.lasting or self.table()) is not self._first
+        return (self.lasting or self.compiled()) is not self._first
 
     def passed(self) -> list[Rule]:
         """Return the contexts that have ended since this was made."""
-        each = zip(self._first.rules, self.table().rules, strict=True)
+        each = zip(self._first.rules, self.compiled().rules, strict=True)
         return [now for before, now in each if now.ended and not before.ended]
 
     def at(self, moment: float) -> Periods:
@@ -80,16 +80,16 @@ class Periods:
     def renewed(self) -> Periods:
         """Return these periods, for which no date has passed since they were made."""
         made = copy(self)
-        made._first = made.table()
+        made._first = made.compiled()
         return made
 
-    def _advance(self, now: float) -> Table:
+    def _advance(self, now: float) -> Compiled:
         ends = [rule.end for rule in self.written.rules]
         with self._lock:
             # A thread that read the clock later was here before this one.
             if now >= self._end:
                 if any(end <= now for end in ends):
-                    self._table = self.written.at(now)
+                    self._compiled = self.written.at(now)
                 self._end = min((end for end in ends if end > now), default=inf)
-                self.lasting = self._table if self._end == inf else None
-            return self._table
+                self.lasting = self._compiled if self._end == inf else None
+            return self._compiled

@@ -15,20 +15,20 @@ from types import MappingProxyType
 from typing import Any
 
 from safeser.errors import ConfigError, PolicyDenied
+from safeser.gate.values import AuditFailure, Context, Decision, Grant, KeyConflicts, Kind, Limits
 from safeser.identity import KeyState, Roster, RosterEntry
-from safeser.policy.decide import Table
+from safeser.policy.compiled import Compiled
 from safeser.policy.observing import observing
 from safeser.policy.periods import Clock, Periods, forward_time
 from safeser.policy.ready import locate, read_policy, text_of
 from safeser.policy.resolve import resolve
-from safeser.policy.rules import Principal
+from safeser.policy.rules import REFUSED, Principal
 from safeser.policy.source.context import Rule, start_of_day
 from safeser.policy.source.extends import Text, document
 from safeser.policy.source.model import AcknowledgedModel
 from safeser.policy.source.scope import Scope
 from safeser.policy.source.shape import shape
 from safeser.tracebacks import for_callers
-from safeser.values import AuditFailure, Context, Decision, Grant, KeyConflicts, Kind, Limits
 
 __all__ = ["Policy"]
 
@@ -69,9 +69,9 @@ class Policy:
     audit_failures: Mapping[str, AuditFailure] = field(init=False)
 
     def __post_init__(self) -> None:
-        levels = {rule.name: rule.audit for rule in self._table.rules if rule.audit != "all"}
+        levels = {rule.name: rule.audit for rule in self.contexts if rule.audit != "all"}
         object.__setattr__(self, "audit_levels", MappingProxyType(levels))
-        failures = {rule.name: rule.audit_failure for rule in self._table.rules}
+        failures = {rule.name: rule.audit_failure for rule in self.contexts}
         passing = {name: failure for name, failure in failures.items() if failure.level}
         object.__setattr__(self, "audit_failures", MappingProxyType(passing))
 
@@ -111,7 +111,7 @@ class Policy:
         read = document(whole)
         scope = Scope()
         model = shape(read, scope)
-        principals, table = resolve(model, read, scope)
+        principals, compiled = resolve(model, read, scope)
         # A policy gives keys no dates; the roster file is where they have a life.
         make = partial(
             cls,
@@ -129,10 +129,10 @@ class Policy:
             dashboard=model.dashboard.address if model.dashboard is not None else None,
             acknowledged=model.acknowledge,
         )
-        written = make(_periods=Periods(table, clock))
+        written = make(_periods=Periods(compiled, clock))
         if model.mode == "enforce":
             return written
-        return make(_periods=Periods(observing(table, principals), clock), written=written)
+        return make(_periods=Periods(observing(compiled, principals), clock), written=written)
 
     def as_of(self, day: datetime.date | None) -> Policy:
         """Return this policy as it is on *day*, UTC; None for a policy none of whose dates passes.
@@ -164,13 +164,13 @@ class Policy:
         return (self.written or self)._periods.passed()
 
     @property
-    def _table(self) -> Table:
-        return self._periods.lasting or self._periods.table()
+    def _compiled(self) -> Compiled:
+        return self._periods.lasting or self._periods.compiled()
 
     @property
     def remembered(self) -> dict[tuple[object, ...], Any]:
         """What other modules derived from this policy, by the question; empty after each end."""
-        return self._table.remembered
+        return self._compiled.remembered
 
     @property
     def title(self) -> str:
@@ -185,7 +185,7 @@ class Policy:
     @property
     def contexts(self) -> tuple[Rule, ...]:
         """The contexts, top to bottom; those that have ended grant nothing."""
-        return self._table.rules
+        return self._compiled.rules
 
     @property
     def families(self) -> frozenset[str]:
@@ -205,12 +205,12 @@ class Policy:
         :param sealing: ask for the side that seals (``serializers``), not the one that opens.
         :param author: the author of the payload, if it was not the sender.
         """
-        table = self._periods.lasting or self._periods.table()
-        return table.decide(context, family, sealing=sealing, author=author)
+        compiled = self._periods.lasting or self._periods.compiled()
+        return compiled.table.decide(context, family, sealing=sealing, author=author)
 
     def permits_operation(self, context: Context) -> Decision:
         """Answer whether the operation of *context* may be asked for, whatever it carries."""
-        return self._periods.table().permits_operation(context)
+        return self._compiled.table.permits_operation(context)
 
     def refusal(
         self, context: Context, decision: Decision, *, sealing: bool = False
@@ -234,23 +234,21 @@ class Policy:
 
         :raises PolicyDenied: if no context matches.
         """
-        try:
-            table = self._periods.lasting or self._periods.table()
-            return table.grant(context, sealing=sealing)
-        except PolicyDenied as error:
-            error.decided_by(self.title, context.sender if sealing else context.recipient)
-            raise
+        compiled = self._periods.lasting or self._periods.compiled()
+        grant = compiled.table.grant(context, sealing=sealing)
+        if grant is None:
+            decision = self.decide(context, "msgpack", sealing=sealing)
+            raise self.refusal(context, decision, sealing=sealing)
+        return grant
 
     def bound(self, context: Context) -> Grant:
         """Return the grant for what arrives in *context*; an empty one where none matches."""
-        try:
-            return (self._periods.lasting or self._periods.table()).grant(context)
-        except PolicyDenied:
-            return _NOTHING
+        compiled = self._periods.lasting or self._periods.compiled()
+        return compiled.table.grant(context) or _NOTHING
 
     def match(self, context: Context) -> Rule | None:
         """Return the context of this policy that decides for *context*, or None."""
-        return self._table.match(self._table.hop(context))
+        return self._compiled.match(context)
 
     def key_conflicts(self, context: Context) -> KeyConflicts:
         """Return how a submission in *context* under taken keys is answered.
@@ -258,32 +256,32 @@ class Policy:
         Where no context matches, both are refused; where one says nothing, another definition is
         refused, and of another principal the submitter is warned.
         """
-        return self._periods.table().key_conflicts(context)
+        rule = self.match(context)
+        return REFUSED if rule is None or rule.ended else rule.key_conflicts
 
     @property
     def lets_keys_be_taken(self) -> bool:
         """Whether a submission of another definition under a taken key may pass with a warning."""
-        found: bool = self._periods.table().lets_keys_be_taken
-        return found
+        return self._compiled.lets_keys_be_taken
 
     def may_sign(self, author: str, scheduler: str, kind: Kind) -> bool:
         """Tell whether *author* may sign code in messages of *kind* that *scheduler* hands on.
 
         The contexts from the author to the scheduler say so, and no other.
         """
-        return self._table.may_sign(author, scheduler, kind)
+        return self._compiled.table.may_sign(author, scheduler, kind)
 
     def counterparts(self, principal: str) -> frozenset[str]:
         """Return the listed principals that share a context with *principal*, in any direction.
 
         A principal that is not listed counts as ``unknown`` here too.
         """
-        table = self._table
+        table, remembered = self._compiled.table, self.remembered
         asked = ("counterparts", table.known(principal))
-        found: frozenset[str] | None = table.remembered.get(asked)
+        found: frozenset[str] | None = remembered.get(asked)
         if found is None:
             each = (other for other in self.principals if table.meets(asked[1], other))
-            found = table.remembered[asked] = frozenset(each)
+            found = remembered[asked] = frozenset(each)
         return found
 
     def __repr__(self) -> str:

@@ -11,13 +11,15 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from safeser.errors import ConfigError
-from safeser.identity import PublicKey
+from safeser.gate.decision import COMPUTE, SUBMIT
+from safeser.gate.key_pairs import PublicKey
+from safeser.gate.values import ANY_AUTHOR, SEALED, UNKNOWN
 from safeser.operations import GROUPS
 from safeser.operations.groups import PARTS
 from safeser.policy import floors
+from safeser.policy.compiled import Compiled
 from safeser.policy.confined import read_confined
-from safeser.policy.decide import Table
-from safeser.policy.rules import CODE_OPERATIONS, COMPUTE, SUBMIT, WEAKEST, Principal
+from safeser.policy.rules import CODE_OPERATIONS, WEAKEST, Principal
 from safeser.policy.source.context import Rule
 from safeser.policy.source.entry import Entry
 from safeser.policy.source.faults import fault, together
@@ -26,7 +28,6 @@ from safeser.policy.source.model import PolicyModel
 from safeser.policy.source.scope import Scope
 from safeser.policy.source.shape import MOST
 from safeser.policy.taken_tasks import check_one_group
-from safeser.values import ANY_AUTHOR, SEALED, UNKNOWN
 
 __all__ = ["resolve"]
 
@@ -35,17 +36,17 @@ _RESERVED = (UNKNOWN, ANY_AUTHOR)
 
 def resolve(
     model: PolicyModel, document: Document, scope: Scope
-) -> tuple[Mapping[str, Principal], Table]:
-    """Return the principals and the decision table of a policy.
+) -> tuple[Mapping[str, Principal], Compiled]:
+    """Return the principals and the compiled contexts of a policy.
 
     :raises ConfigError: at the first place where the policy does not mean something definite.
     """
     principals = _principals(model, document)
     rules = model.contexts
     _check_rules(rules, document, scope)
-    table = Table(rules, principals, own=scope.own)
+    compiled = Compiled(rules, principals, own=scope.own)
     try:
-        unreached = table.shadowed()
+        unreached = compiled.shadowed()
     except ConfigError as error:
         place = document.key_place(("contexts",))
         raise fault(
@@ -66,11 +67,11 @@ def resolve(
             fix=f"Give {foreign.worker} a context of its own without {foreign.author} among the"
             " 'authors', or put both into one group.",
         )
-    check_one_group(table, rules, principals, document)
+    check_one_group(compiled, rules, principals, document)
     check_confined(rules, principals, document)
     if model.mode == "observe":
         _check_observed(principals, document)
-    return principals, table
+    return principals, compiled
 
 
 def _check_observed(principals: Mapping[str, Principal], document: Document) -> None:

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from safeser.policy.decide import Table
-from safeser.policy.rules import ANYWHERE, COMPUTE, Principal
+from safeser.gate.decision import ANYWHERE, COMPUTE
+from safeser.gate.values import SEALED, Context, Decision, Grant, Kind
+from safeser.policy.compiled import Compiled
+from safeser.policy.rules import Principal
 from safeser.policy.source.context import Rule
 from safeser.policy.source.faults import fault
 from safeser.policy.source.loader import Document
-from safeser.values import SEALED, Context, Decision, Grant, Kind
 
 __all__ = ["Takes", "anywhere", "check_one_group"]
 
@@ -30,7 +31,7 @@ class _Decides(Protocol):
     """What this module asks of a table of contexts, or of a policy."""
 
     def permits_operation(self, context: Context) -> Decision: ...
-    def grant(self, context: Context) -> Grant: ...
+    def grant(self, context: Context) -> Grant | None: ...
     def decide(self, context: Context, family: str | None, *, sealing: bool = ...) -> Decision: ...
 
 
@@ -51,6 +52,7 @@ class Takes:
         if not decides.permits_operation(context).permitted:
             return cls()
         grant = decides.grant(context)
+        assert grant is not None  # or its operation would not be granted
         if grant.submission == SEALED:
             return cls(grant.authors)
         return cls(
@@ -84,19 +86,22 @@ def anywhere(
 
 
 def check_one_group(
-    table: Table, rules: Sequence[Rule], principals: Mapping[str, Principal], document: Document
+    compiled: Compiled,
+    rules: Sequence[Rule],
+    principals: Mapping[str, Principal],
+    document: Document,
 ) -> None:
     """Refuse a policy in which two workers of one scheduler take tasks of different authors."""
     for scheduler in sorted({name for rule in rules for name in _handing(rule)}):
         first: tuple[str, Takes] | None = None
-        for name, context in _handed(_workers(table, principals, scheduler), scheduler):
-            takes = Takes.by(table, context)
+        for name, context in _handed(_workers(compiled.table, principals, scheduler), scheduler):
+            takes = Takes.by(compiled.table, context)
             if takes == Takes():
                 continue
             if first is None:
                 first = name, takes
             elif takes != first[1]:
-                rule = table.match(table.hop(context))
+                rule = compiled.match(context)
                 assert rule is not None
                 raise fault(
                     f"context {rule.name!r}: {name} takes {takes}, and {first[0]} takes {first[1]};"
@@ -122,7 +127,7 @@ def _handed(names: Sequence[str], scheduler: str) -> Iterator[tuple[str, Context
             yield name, context
 
 
-def _workers(table: Table, names: Iterable[str], scheduler: str) -> list[str]:
+def _workers(table: _Decides, names: Iterable[str], scheduler: str) -> list[str]:
     """Return which of *names* may register workers with *scheduler*: a nanny that may is one."""
 
     def registers(name: str) -> bool:

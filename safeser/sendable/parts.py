@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from safeser.gate.refusals import shortened
 from safeser.sendable.advice import defined
-from safeser.wording import shortened
 
 __all__ = ["Part", "graph_of", "its_function", "named", "parts", "tasks_of"]
 

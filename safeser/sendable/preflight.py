@@ -17,11 +17,11 @@ from safeser.errors import ConfigError, PayloadError, PolicyDenied, Serializatio
 from safeser.families import framing, plain
 from safeser.families.plain import DEFAULTS
 from safeser.families.tree import parse
+from safeser.gate.refusals import shortened
+from safeser.gate.values import Context, Kind, Limits
 from safeser.sendable.advice import defined
 from safeser.sendable.culprits import Culprit, culprits, named_object
 from safeser.tracebacks import for_callers
-from safeser.values import Context, Kind, Limits
-from safeser.wording import shortened
 
 if TYPE_CHECKING:
     from safeser.policy import Policy

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from safeser.errors import PayloadError
+from safeser.gate.values import Limits
 from safeser.types import refused
-from safeser.values import Limits
 
 Array = np.ndarray[Any, Any]
 Dtype = np.dtype[Any]

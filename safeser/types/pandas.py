@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from safeser.gate.values import Limits
 from safeser.types import refused
 from safeser.types.numpy import ASKED
-from safeser.values import Limits
 
 #: Untyped on purpose: pandas is an extra.
 pd: Any = importlib.import_module("pandas")

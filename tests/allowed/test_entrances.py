@@ -15,9 +15,9 @@ from safeser.allowed import Allowed
 from safeser.errors import ConfigError, SafeserError
 from safeser.families.registered.classes import register_class
 from safeser.families.registered.generic import register_generic
+from safeser.gate.values import Context, Grant
 from safeser.pickles import Entry, Profile, loads
 from safeser.policy import Policy
-from safeser.values import Context, Grant
 from tests.pickles.forging import refused
 from tests.samples import opcodes as op
 

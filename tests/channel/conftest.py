@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from safeser.audit import AuditKey, AuditLog
-from safeser.values import Kind
+from safeser.gate.values import Kind
 from tests.channel.rosters import Calendar
 
 # ann may send bea anything; bea answers with data and listed pickles; what bea seals for cy is more

@@ -11,7 +11,7 @@ import msgpack
 import pytest
 
 from safeser.errors import PayloadError, PolicyDenied
-from safeser.values import Context, Kind
+from safeser.gate.values import Context, Kind
 from tests.refusal import refusal
 
 POLICY = """

@@ -13,10 +13,10 @@ import pytest
 
 from safeser.audit import AuditLog, read
 from safeser.errors import AuditError, ConfigError, PolicyDenied
+from safeser.gate.values import AuditFailure, Context, Kind
 from safeser.policy import Policy
 from safeser.policy.questions.difference import compare
 from safeser.policy.schema import json_schema
-from safeser.values import AuditFailure, Context, Kind
 from tests.refusal import refusal
 
 TEXT = """

@@ -10,7 +10,7 @@ import pytest
 
 from safeser.channel.budgets import MessageBudgets
 from safeser.errors import SafeserError
-from safeser.values import Kind, Limits
+from safeser.gate.values import Kind, Limits
 
 DEMO = Path(__file__).parents[2] / "policies" / "demo.yaml"
 HEADER = {"serializer": "pickle", "writeable": []}

@@ -25,8 +25,8 @@ from safeser.errors import (
     PolicyDenied,
     SafeserError,
 )
+from safeser.gate.values import Context, Kind
 from safeser.identity import KeyState, Roster, RosterEntry
-from safeser.values import Context, Kind
 from tests.refusal import refusal
 
 TODAY = datetime.date(2026, 1, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from safeser.channel.records import _CONTEXTS_MAX
-from safeser.values import Context, Kind
+from safeser.gate.values import Context, Kind
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 
 from safeser.channel.standing import Ending
 from safeser.errors import PolicyDenied
+from safeser.gate.values import Kind
 from safeser.policy import Policy
-from safeser.values import Kind
 from tests.refusal import refusal
 
 LAST = datetime.datetime(2026, 6, 30, 12, tzinfo=datetime.UTC).timestamp()

@@ -17,7 +17,7 @@ from safeser import families, pickles
 from safeser.channel import Received
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.families import receiving
-from safeser.values import Kind
+from safeser.gate.values import Kind
 from tests.refusal import refusal
 
 PICKLE = {"serializer": "pickle", "writeable": []}
@@ -225,7 +225,7 @@ def test_a_payload_of_another_message_or_session_is_not_admitted(arrival):
 WRONG = """
 from safeser.channel import Link, Received
 from safeser.gate import Prelude, Verified
-from safeser.values import Context, Payload
+from safeser.gate.values import Context, Payload
 
 def unverified(link: Link, sealed: Prelude, context: Context) -> None:
     link.payload(sealed, context, "x", {}, [])  # wrong
@@ -269,7 +269,7 @@ spec.loader.exec_module(module)
 from safeser import pickles
 from safeser.errors import SafeserError
 from safeser.families import plain
-from safeser.values import Kind
+from safeser.gate.values import Kind
 
 read = []
 real = plain.decode_counted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safeser.values import Kind
+from safeser.gate.values import Kind
 
 NEWER = ("revision: 3", "revision: 4")
 OTHER = ("name: doors", "name: windows")

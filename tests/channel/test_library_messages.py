@@ -19,8 +19,8 @@ import safeser
 from safeser.channel import link
 from safeser.errors import PayloadError
 from safeser.gate import canonical
-from safeser.identity import PublicKey
-from safeser.values import Context
+from safeser.gate.key_pairs import PublicKey
+from safeser.gate.values import Context
 from tests.channel.test_channel import Pair
 from tests.gate import document
 

@@ -8,7 +8,7 @@ import pytest
 
 from safeser import families, pickles
 from safeser.errors import ConfigError, PayloadError, PolicyDenied
-from safeser.values import Context, Kind, Payload
+from safeser.gate.values import Context, Kind, Payload
 from tests.refusal import refusal
 
 PICKLE = {"serializer": "pickle", "writeable": []}

@@ -12,7 +12,7 @@ from safeser import families
 from safeser.errors import PayloadError
 from safeser.families import building, receiving
 from safeser.families.registered import dispatch
-from safeser.values import Context, Kind
+from safeser.gate.values import Context, Kind
 
 POLICY = """
 safeser: 1

@@ -11,7 +11,7 @@ import pytest
 from safeser.audit import AuditKey, AuditLog, read
 from safeser.channel.events import _MOST_DIGESTED, _digest
 from safeser.errors import PolicyDenied
-from safeser.values import Context, Kind, Payload
+from safeser.gate.values import Context, Kind, Payload
 
 
 class Code:

@@ -11,7 +11,7 @@ from safeser.families import Parts, Typed
 from safeser.families.registered import dispatch
 from safeser.families.registered import program as own_program
 from safeser.families.registered.own import OwnFamilies, OwnFamily
-from safeser.values import Context, Grant
+from safeser.gate.values import Context, Grant
 from tests.refusal import refusal
 from tests.samples import program
 

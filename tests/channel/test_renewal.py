@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from safeser.channel import Ending, Renewal
 from safeser.errors import AuthenticationError, EnvelopeError
-from safeser.gate import MAX_SECONDS
+from safeser.gate.session import MAX_SECONDS
 from safeser.identity import KeyState, Roster
 from tests.channel.rosters import changed, entry
 

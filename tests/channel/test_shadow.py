@@ -11,8 +11,8 @@ import pytest
 
 from safeser import families
 from safeser.errors import ConfigError, PayloadError, PolicyDenied
+from safeser.gate.values import FAMILIES, SEALED, Context, Kind
 from safeser.policy import Policy
-from safeser.values import FAMILIES, SEALED, Context, Kind
 from tests.refusal import refusal
 
 ONE = ({"serializer": "msgpack"}, [b"\x01"])

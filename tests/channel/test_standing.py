@@ -12,9 +12,9 @@ import pytest
 from safeser.channel import Ending
 from safeser.channel.standing import SENTENCES
 from safeser.errors import AuthenticationError, ConfigError, EnvelopeError, PolicyDenied
+from safeser.gate.values import Kind
 from safeser.identity import KeyState, Roster, SigningKey
 from safeser.policy import Policy
-from safeser.values import Kind
 from tests.channel.rosters import DAY, Calendar, changed, entry, raised, without
 from tests.refusal import refusal
 

@@ -11,8 +11,9 @@ import pytest
 
 from safeser import ConfigError
 from safeser.audit import AuditKey
+from safeser.gate.key_pairs import PrivateKey
 from safeser.identities import make_identities
-from safeser.identity import Identity, PrivateKey, Roster
+from safeser.identity import Identity, Roster
 from safeser.policy import Policy
 
 NAMES = ("scheduler", "worker", "nanny", "client")

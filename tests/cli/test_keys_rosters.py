@@ -15,7 +15,8 @@ from typing import NamedTuple
 import pytest
 
 from safeser.errors import ConfigError
-from safeser.identity import Identity, KeyState, PublicKey, Roster, RosterEntry, RosterFile, today
+from safeser.gate.key_pairs import PublicKey
+from safeser.identity import Identity, KeyState, Roster, RosterEntry, RosterFile, today
 
 POLICY = """
 safeser: 1

@@ -13,8 +13,8 @@ from distributed.scheduler import ClientState, TaskGroup, TaskPrefix, TaskState
 
 from safeser.dask.client_ids import ClientIds
 from safeser.dask.scheduler.key_conflicts import Guard
+from safeser.gate.values import Context, Kind
 from safeser.operations import Server
-from safeser.values import Context, Kind
 from tests.dask.patched import serve, with_rows
 
 POLICY = """

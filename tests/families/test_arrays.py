@@ -7,8 +7,8 @@ from safeser import families
 from safeser.errors import PayloadError
 from safeser.families import plain
 from safeser.families.numpy import dtypes
+from safeser.gate.values import Limits
 from safeser.types import numpy as bounds
-from safeser.values import Limits
 from tests.samples.same import same
 from tests.samples.typed import (
     FAMILIES,

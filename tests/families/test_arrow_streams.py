@@ -10,7 +10,7 @@ import pytest
 
 from safeser.errors import PayloadError
 from safeser.families.arrow import streams
-from safeser.values import Limits
+from safeser.gate.values import Limits
 from tests.samples.values.arrow import examples
 from tests.samples.values.table import TABLE
 

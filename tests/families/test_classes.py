@@ -13,7 +13,7 @@ from safeser import families
 from safeser.errors import ConfigError, PayloadError, SafeserError, SerializationError
 from safeser.families import plain
 from safeser.families.registered.classes import register_class
-from safeser.values import Limits
+from safeser.gate.values import Limits
 from tests.samples import classes as own
 from tests.samples import models
 from tests.samples.hostile.models import forged

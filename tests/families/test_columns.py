@@ -8,7 +8,7 @@ import pytest
 from safeser import families
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain
-from safeser.values import Limits
+from safeser.gate.values import Limits
 from tests.samples.typed import FAMILIES, GRANT
 from tests.samples.values.stdlib import MIXED
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from safeser.errors import ConfigError, PayloadError, SafeserError
 from safeser.families import compression, framing
 from safeser.families.compression import CODECS, available, compressed, decompressed, resolve
-from safeser.values import Limits
+from safeser.gate.values import Limits
 
 TEXT = b"all work and no play " * 5_000
 

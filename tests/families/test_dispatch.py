@@ -10,7 +10,7 @@ from safeser import families
 from safeser.errors import ConfigError, PayloadError, PolicyDenied, SerializationError
 from safeser.families.registered import dispatch
 from safeser.families.registered.dispatch import Dispatch, Functions, name_of
-from safeser.values import Context, Grant, Limits
+from safeser.gate.values import Context, Grant, Limits
 
 GRANT = Grant("here", ("dask", "msgpack"))
 TRIED = ("dask", "msgpack")

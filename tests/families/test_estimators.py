@@ -11,7 +11,7 @@ from sklearn import (
 from sklearn.base import clone
 
 from safeser import families
-from safeser.values import Grant
+from safeser.gate.values import Grant
 from tests.samples.hostile.estimators import RIDGE, SGD, field
 from tests.samples.typed import GRANT, refused, replaced, sent_as, through
 from tests.samples.values.estimators import ESTIMATORS, THREE, X

@@ -11,7 +11,7 @@ from safeser import families
 from safeser.errors import ConfigError, PayloadError, PolicyDenied, SafeserError
 from safeser.families.registered.generic import register_generic
 from safeser.families.registry import registry
-from safeser.values import Grant
+from safeser.gate.values import Grant
 from tests.refusal import refusal
 from tests.samples import classes as own
 from tests.samples.hostile.registered import attributes

@@ -16,7 +16,7 @@ from safeser.families.errors import wire
 from safeser.families.registered.dispatch import Dispatch, Functions
 from safeser.families.registered.own import own_families
 from safeser.families.registry import Registry
-from safeser.values import Grant, Limits
+from safeser.gate.values import Grant, Limits
 from tests.samples import classes as own
 from tests.samples.typed import rule_of
 

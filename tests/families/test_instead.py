@@ -18,9 +18,10 @@ from matplotlib import figure
 from scipy import integrate, interpolate, spatial, stats
 
 from safeser import families
+from safeser.allowed import Allowed
 from safeser.errors import SafeserError
 from safeser.families.instead import INSTEAD, known_instead
-from safeser.values import Allowed, Grant
+from safeser.gate.values import Grant
 from tests.samples.typed import FAMILIES, sent
 
 ONE = np.random.default_rng(0).normal(size=12)

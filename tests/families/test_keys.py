@@ -11,7 +11,7 @@ from safeser.dask.wire import reader
 from safeser.errors import PayloadError
 from safeser.families import plain
 from safeser.families.keys import table_of
-from safeser.values import Grant
+from safeser.gate.values import Grant
 from tests.pickles.reading.test_slots import ATTACK, HONEST
 
 GRANT = Grant("test", ("dask", "msgpack", "pickle"))

@@ -7,7 +7,7 @@ import xarray as xr
 
 from safeser import families
 from safeser.errors import PayloadError
-from safeser.values import Grant
+from safeser.gate.values import Grant
 from tests.samples.hostile.labelled import CATEGORIES, INDEX, VARIABLE
 from tests.samples.typed import FAMILIES, GRANT, replaced, shifted, through
 from tests.samples.values.labelled import dataset

@@ -16,7 +16,7 @@ from scipy import sparse
 from sklearn import neighbors
 
 from safeser import families
-from safeser.values import Grant
+from safeser.gate.values import Grant
 from tests.samples import classes as own
 from tests.samples.typed import shifted
 

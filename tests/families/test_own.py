@@ -11,7 +11,7 @@ from safeser import families
 from safeser.errors import ConfigError, PayloadError, PolicyDenied, SafeserError, SerializationError
 from safeser.families.registered import own
 from safeser.families.registered.own import OwnFamilies, OwnFamily, register_serialization_family
-from safeser.values import Context, Grant, Limits
+from safeser.gate.values import Context, Grant, Limits
 
 
 class Tagged:

@@ -8,7 +8,7 @@ import pytest
 
 from safeser import families
 from safeser.errors import PayloadError
-from safeser.values import Limits
+from safeser.gate.values import Limits
 from tests.samples.hostile.frames import FRAME, GAPS, NULLABLE, REPEATS, SHORT_LABELS
 from tests.samples.typed import FAMILIES, GRANT, LIMITS, lying, refused, sent, swapped
 

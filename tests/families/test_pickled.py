@@ -8,8 +8,8 @@ import pytest
 
 from safeser import families, pickles
 from safeser.families import pickled
+from safeser.gate.values import Grant, Limits
 from safeser.pickles import Budget
-from safeser.values import Grant, Limits
 
 HEADER = {"serializer": "pickle", "writeable": []}
 LIMITS = Limits(max_memory=1000 << 7)

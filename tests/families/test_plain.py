@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safeser import families
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain
-from safeser.values import Limits
+from safeser.gate.values import Limits
 
 scalars = (
     st.none()

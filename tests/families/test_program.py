@@ -16,8 +16,8 @@ from safeser import families
 from safeser.errors import PayloadError
 from safeser.families import plain
 from safeser.families.registered import program
+from safeser.gate.values import Grant, Limits
 from safeser.pickles.reading.layout import layout
-from safeser.values import Grant, Limits
 from tests.samples import classes as registered
 from tests.samples import program as own
 from tests.samples.typed import collection, encoded, rule_of, typed

@@ -16,7 +16,7 @@ import sys
 from safeser import families
 from safeser.errors import SafeserError
 from safeser.families import registry
-from safeser.values import Grant
+from safeser.gate.values import Grant
 
 PACKAGES = ("scipy", "sklearn", "xarray", "torch", "pandas", "pyarrow", "polars", "dask")
 PACKAGES += ("numpy.random",)

@@ -4,7 +4,7 @@ import numpy as np
 from scipy import sparse
 
 from safeser import families
-from safeser.values import Limits
+from safeser.gate.values import Limits
 from tests.samples.same import same
 from tests.samples.typed import FAMILIES, GRANT, through
 

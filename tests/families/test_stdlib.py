@@ -16,8 +16,8 @@ import pytest
 from safeser import families
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.families import plain
+from safeser.gate.values import Grant
 from safeser.types import stdlib
-from safeser.values import Grant
 from tests.samples.typed import FAMILIES, GRANT, through, unsent
 
 

@@ -14,7 +14,7 @@ from safeser.families import (
     Typed,
     pickled,
 )
-from safeser.values import Grant, Limits
+from safeser.gate.values import Grant, Limits
 from tests.draws import draws
 from tests.samples.hostile.tree import MSGPACK, NIL, TREES, collection
 from tests.samples.typed import FAMILIES, GRANT, HOSTILE

@@ -9,9 +9,10 @@ from pydantic import BaseModel
 
 import safeser
 from safeser import families
+from safeser.allowed import Allowed
 from safeser.errors import PayloadError, SerializationError
 from safeser.families.registry import Registry, registry
-from safeser.values import Allowed, Grant
+from safeser.gate.values import Grant
 
 NO_PICKLE = ("dask", "msgpack")
 

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from safeser.gate import Arrival, Claims, Handshake, Session, Verified
-from safeser.identity import Identity, PrivateKey
-from safeser.values import Limits
+from safeser.gate.claims import Claims
+from safeser.gate.handshake import Handshake
+from safeser.gate.key_pairs import PrivateKey
+from safeser.gate.session import Arrival, Session, Verified
+from safeser.gate.values import Limits
+from safeser.identity import Identity
 
 POLICY = ("production", 7, "ab" * 32)
 

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from safeser.errors import EnvelopeError, PayloadError
-from safeser.gate import SMALL, check_payload
-from safeser.values import Limits
+from safeser.gate.format import SMALL, check_payload
+from safeser.gate.values import Limits
 from tests.refusal import refusal
 
 LARGE = SMALL + 3000

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError, EnvelopeError
-from safeser.gate import CLAIMS_SIZE, Claims
+from safeser.gate.claims import CLAIMS_SIZE, Claims
 from tests.refusal import refusal
 
 GOOD = Claims("alice", "bob", "production", 7, "0123456789abcdef" * 4)

@@ -14,9 +14,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from safeser.errors import AuthenticationError, ConfigError, SafeserError
-from safeser.gate import PREAMBLE, Claims, HandshakeRefused, OtherVersion
-from safeser.gate.noise import HandshakeState
-from safeser.identity import KeyState, PublicKey, Roster, RosterEntry
+from safeser.gate.claims import Claims
+from safeser.gate.handshake import PREAMBLE, OtherVersion
+from safeser.gate.key_pairs import PublicKey
+from safeser.gate.noise import HandshakeRefused, HandshakeState
+from safeser.identity import KeyState, Roster, RosterEntry
 
 OPAQUE = str(AuthenticationError("the peer could not be authenticated"))
 
@@ -279,7 +281,7 @@ def test_a_roster_that_fails_ends_the_handshake_with_its_own_error(world):
 def test_a_library_that_meets_a_low_order_point_is_one_more_refusal(world, monkeypatch):
     responder = world.responder()
     responder.feed(PREAMBLE)
-    monkeypatch.setattr("safeser.identity.identities._LOW_ORDER", frozenset())
+    monkeypatch.setattr(PublicKey, "nobodys", frozenset())
     assert refused(responder, bytes(32))
 
 

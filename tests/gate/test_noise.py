@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from safeser.errors import AuthenticationError
+from safeser.gate.key_pairs import PrivateKey
 from safeser.gate.noise import CipherState, HandshakeRefused, HandshakeState
-from safeser.identity import PrivateKey
 
 VECTORS = json.loads(
     (Path(__file__).parents[1] / "vectors" / "noise-xx-25519-aesgcm-sha256.json").read_text()

@@ -17,9 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import EnvelopeError
-from safeser.gate import MAX_SECONDS, MAX_SESSION_BYTES, SessionClosed, Verified, direction
+from safeser.gate import direction
 from safeser.gate.format import DATA, pack_fields
-from safeser.values import Limits
+from safeser.gate.session import MAX_SECONDS, MAX_SESSION_BYTES, SessionClosed, Verified
+from safeser.gate.values import Limits
 from tests.refusal import refusal
 
 EDGES = [0, 1, 15, 16, 17, 4096, 65535, 65536, 65537, 70_000]

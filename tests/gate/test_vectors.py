@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from safeser.errors import EnvelopeError
-from safeser.gate import PREAMBLE, Claims, Handshake, HandshakeRefused, Session, SessionClosed
-from safeser.gate.noise import HandshakeState
-from safeser.identity import Identity, PrivateKey, PublicKey
-from safeser.values import Limits
+from safeser.gate.claims import Claims
+from safeser.gate.handshake import PREAMBLE, Handshake
+from safeser.gate.key_pairs import PrivateKey, PublicKey
+from safeser.gate.noise import HandshakeRefused, HandshakeState
+from safeser.gate.session import Session, SessionClosed
+from safeser.gate.values import Limits
+from safeser.identity import Identity
 from tests.gate import document
 from tests.refusal import refusal
 

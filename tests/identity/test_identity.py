@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
-from safeser.identity import Identity, PrivateKey, SigningKey
+from safeser.gate.key_pairs import PrivateKey
+from safeser.identity import Identity, SigningKey
 from tests.refusal import refusal
 
 SECRET = bytes(range(1, 33))

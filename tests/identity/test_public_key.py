@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import AuthenticationError, ConfigError
-from safeser.identity import PrivateKey, PublicKey, SigningKey, VerifyingKey
+from safeser.gate.key_pairs import PrivateKey, PublicKey
+from safeser.identity import SigningKey, VerifyingKey
 from tests.refusal import refusal
 
 P = 2**255 - 19

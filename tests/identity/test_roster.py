@@ -11,13 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
-from safeser.identity import (
-    KeyState,
-    PrivateKey,
-    Roster,
-    RosterEntry,
-    SigningKey,
-)
+from safeser.gate.key_pairs import PrivateKey
+from safeser.identity import KeyState, Roster, RosterEntry, SigningKey
 from tests.refusal import refusal
 
 DAY = datetime.date(2026, 1, 31)

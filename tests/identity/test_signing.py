@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
-from safeser.identity import PublicKey, SigningKey, VerifyingKey
+from safeser.gate.key_pairs import PublicKey
+from safeser.identity import SigningKey, VerifyingKey
 from tests.refusal import refusal
 
 P = 2**255 - 19

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import joblib
 
+from safeser.gate.values import Limits
 from safeser.inspection import Report, Source, examine
-from safeser.values import Limits
 
 DEFAULTS = Limits()
 

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from safeser.errors import ConfigError
+from safeser.gate.values import Limits
 from safeser.inspection import Source, examine
 from safeser.inspection.lists import with_bases
-from safeser.values import Limits
 from tests.inspection.forging import (
     Attack,
     joblib_file,

@@ -10,9 +10,9 @@ import zlib
 import numpy as np
 import pytest
 
+from safeser.gate.values import Limits
 from safeser.pickles.budget import Budget
 from safeser.pickles.streams import read_passage
-from safeser.values import Limits
 from tests.inspection.forging import Attack, joblib_file, looked_at
 from tests.pickles.forging import refused
 

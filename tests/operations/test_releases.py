@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 
+from safeser.gate.values import Kind
 from safeser.operations import (
     FIRST,
     GROUPS,
@@ -22,7 +23,6 @@ from safeser.operations import (
     releases,
 )
 from safeser.operations.releases import NEWEST
-from safeser.values import Kind
 
 BEFORE, AFTER = release("2026.3.0"), release("2026.6.0")
 

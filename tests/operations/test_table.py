@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from safeser.gate.values import Kind
 from safeser.operations import (
     GROUPS,
     NAMES,
@@ -19,7 +20,6 @@ from safeser.operations import (
     Server,
     lookup,
 )
-from safeser.values import Kind
 
 INVENTORY = json.loads(Path(__file__).with_name("inventory.json").read_text())
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from safeser.errors import SafeserError
+from safeser.gate.values import Limits
 from safeser.pickles import DATA_PROFILES, Budget, Profile, loads, parse
-from safeser.values import Limits
 
 PROFILE = ("data", "numpy", "pandas")
 

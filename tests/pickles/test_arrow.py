@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from safeser.gate.values import Limits
 from safeser.pickles import DATA_PROFILES, loads
 from safeser.pickles.shims.arrow.widths import widths_of
-from safeser.values import Limits
 from tests.pickles.forging import PROFILE, opened, refused
 from tests.samples import pickles_arrow as forged
 from tests.samples.pickles_arrow import LIST, NUMBER, TEXT, nest, numbers, raw

@@ -7,9 +7,9 @@ import pickle
 import pytest
 
 from safeser.errors import ConfigError
+from safeser.gate.values import Limits
 from safeser.pickles import Budget, loads
 from safeser.pickles.shims import Site
-from safeser.values import Limits
 from tests.pickles.forging import refused
 from tests.pickles.reading.test_slots import ATTACK
 

@@ -12,9 +12,9 @@ import pytest
 from tblib import pickling_support as tblib
 
 from safeser.errors import PolicyDenied, SafeserError
+from safeser.gate.values import Limits
 from safeser.pickles import Profile, loads
 from safeser.pickles.shims.stdlib import exceptions as shims_exceptions
-from safeser.values import Limits
 from tests.pickles.forging import Called, refused
 from tests.samples.opcodes import call, name, pickled, value
 from tests.samples.pickles_honest import STDLIB

@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from safeser.gate.values import Limits
 from safeser.pickles.building.own import OwnClass
 from safeser.pickles.profiles import Entry
 from safeser.pickles.shims import Site, are_plain_keys
 from safeser.pickles.shims.site import check_layout, settled
-from safeser.values import Limits
 from tests.pickles.forging import refused
 
 

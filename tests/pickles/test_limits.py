@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from safeser.errors import PayloadError, PolicyDenied
+from safeser.gate.values import Limits
 from safeser.pickles import DATA_PROFILES, Budget, check, loads
-from safeser.values import Limits
 from tests.pickles.forging import family_of, refused
 from tests.samples import opcodes as op
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from safeser.errors import PayloadError, PolicyDenied
+from safeser.gate.values import Limits
 from safeser.pickles import loads
-from safeser.values import Limits
 from tests.pickles.forging import Called, refused
 from tests.samples.opcodes import call, pickled, raw
 from tests.samples.pickles_honest import drawn

@@ -8,10 +8,10 @@ import pickletools
 import numpy as np
 import pytest
 
+from safeser.gate.values import Limits
 from safeser.pickles import Budget, Profile, loads, parse
 from safeser.pickles.reading.loop import HERE
 from safeser.pickles.reading.machine import HANDLERS
-from safeser.values import Limits
 from tests.pickles.forging import refused
 
 LIMITS = Limits()

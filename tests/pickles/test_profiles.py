@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from safeser.errors import ConfigError, PayloadError, PolicyDenied, SafeserError
+from safeser.gate.values import Limits
 from safeser.pickles import DATA_PROFILES, Profile, inspect, loads
 from safeser.pickles.building.build import Builder
 from safeser.pickles.judge import judge
@@ -18,7 +19,6 @@ from safeser.pickles.nodes import Call
 from safeser.pickles.profiles import ROLES, _entries
 from safeser.pickles.reading.machine import read
 from safeser.pickles.shims import Site, shim
-from safeser.values import Limits
 from tests.pickles.forging import refused
 from tests.samples import opcodes as op
 from tests.samples.opcodes import call, pickled

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from safeser.errors import PayloadError, SafeserError
+from safeser.gate.values import Limits
 from safeser.pickles import (
     DATA_PROFILES,
     exception_record,
@@ -21,7 +22,6 @@ from safeser.pickles import (
     loads,
     traceback_record,
 )
-from safeser.values import Limits
 from tests.pickles.forging import family_of
 from verification.differential.case import make, outcome
 

@@ -14,11 +14,11 @@ import sys
 import pytest
 
 from safeser.errors import PolicyDenied, SafeserError
+from safeser.gate.values import Limits
 from safeser.pickles import DATA_PROFILES, Budget, Parsed, Profile, inspect, loads
 from safeser.pickles.reading.machine import read
 from safeser.pickles.trees.reading import read_tree
 from safeser.pickles.trees.writing import write
-from safeser.values import Limits
 from tests.equality import difference
 from tests.pickles.forging import refused
 from tests.samples import (

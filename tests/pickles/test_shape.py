@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import PayloadError
+from safeser.gate.values import Limits
 from safeser.pickles import shape
 from safeser.pickles.reading.machine import read
-from safeser.values import Limits
 
 LIMITS = Limits(max_depth=8, max_memory=3000 << 7)
 

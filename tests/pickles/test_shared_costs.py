@@ -21,10 +21,10 @@ import pytest
 from scipy import sparse
 from sklearn import linear_model
 
+from safeser.gate.values import Limits
 from safeser.pickles import DATA_PROFILES, Budget, dtype_record, exception_record, failures, loads
 from safeser.pickles.reading.machine import read
 from safeser.pickles.streams import WRAPPER, read_passage
-from safeser.values import Limits
 from tests.pickles.forging import refused
 from tests.pickles.own_classes import allowed
 from tests.samples import opcodes as op

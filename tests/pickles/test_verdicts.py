@@ -18,9 +18,9 @@ import pandas as pd
 import pytest
 
 from safeser.errors import SafeserError
+from safeser.gate.values import Limits
 from safeser.inspection import Verdict, trial
 from safeser.pickles import DATA_PROFILES, loads
-from safeser.values import Limits
 from tests.equality import difference
 from tests.inspection.forging import looked_at
 from tests.pickles.forging import refused

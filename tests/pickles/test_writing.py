@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from safeser.errors import ConfigError, PayloadError, PolicyDenied
+from safeser.gate.values import Limits
 from safeser.pickles import Profile, dumps, inspect, loads
 from safeser.pickles.stock import load_code
-from safeser.values import Limits
 from tests.pickles.forging import refused
 
 

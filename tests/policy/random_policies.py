@@ -13,8 +13,8 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
+from safeser.gate.values import Context, Kind
 from safeser.policy import Policy
-from safeser.values import Context, Kind
 
 PRINCIPALS = {"a": {"groups": ["g"]}, "b": {"groups": ["g", "h"]}, "c": {}}
 NAMES = ("a", "b", "c", "stranger")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from safeser.gate.values import Context
 from safeser.operations import GROUPS
 from safeser.operations.groups import PARTS
-from safeser.values import Context
 
 BUILT_IN = ("msgpack", "error", "dask", "pickle", "cloudpickle", "sealed")
 DATA = ("msgpack", "error", "dask")  # families that cannot reach code

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from safeser.allowed import Allowed
 from safeser.errors import ConfigError
+from safeser.gate.values import Context, Grant
 from safeser.policy import Policy
-from safeser.values import Allowed, Context, Grant
 
 HEAD = "safeser: 1\nname: test\nrevision: 3\nprincipals: {a: {}, b: {}}\n"
 

@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from safeser.errors import ConfigError
+from safeser.gate.values import ANY_AUTHOR, UNKNOWN, Context, Grant
 from safeser.policy import Policy
-from safeser.values import ANY_AUTHOR, UNKNOWN, Context, Grant
 
 HEAD = """safeser: 1
 name: test

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from safeser.gate.values import Context
 from safeser.operations import MANY, UNBOUNDED, Channel, Server, lookup
 from safeser.policy import Policy
 from safeser.policy.ceilings import ceiling, largest
-from safeser.values import Context
 
 CLUSTER = Policy.load("dask-cluster")
 WHO_HAS = lookup(Server.SCHEDULER, Channel.RPC, "who_has")

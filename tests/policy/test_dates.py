@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from safeser.errors import ConfigError, PolicyDenied
+from safeser.gate.values import Context
 from safeser.policy import Policy, periods
 from safeser.policy.questions.lint import lint
 from safeser.policy.questions.readable import read_by
-from safeser.values import Context
 from tests.policy.random_policies import (
     noon,
 )
@@ -200,9 +200,9 @@ def test_a_clock_without_a_time_lets_no_date_pass_unseen(clock: Clock, policy: P
 def test_a_thread_that_read_the_clock_earlier_takes_no_end_back(clock: Clock) -> None:
     periods = Policy.parse(TEXT, clock=clock)._periods
     clock.now = noon("2026-07-01")
-    ended = periods.table()
+    ended = periods.compiled()
     assert periods._advance(noon("2026-06-29")) is ended
-    assert periods.table() is ended
+    assert periods.compiled() is ended
 
 
 @pytest.mark.parametrize(

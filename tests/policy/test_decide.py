@@ -15,12 +15,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError, PolicyDenied
+from safeser.gate.values import Context, Kind
 from safeser.operations import GROUPS
-from safeser.operations import NAMES as OPERATION_NAMES
 from safeser.policy import Policy
-from safeser.policy.decide import Table
-from safeser.policy.source.context import Rule
-from safeser.values import Context, Kind
 from tests.draws import draws
 from tests.policy.random_policies import (
     DATES,
@@ -209,36 +206,11 @@ def test_an_unknown_kind_matches_nothing() -> None:
     assert code_policy().match(context) is None
 
 
-def test_the_floors_hold_whatever_a_rule_says() -> None:
-    everything = ("msgpack", "dask", "pickle", "cloudpickle")
-    rule = Rule.model_construct(
-        name="forged",
-        senders=frozenset({"unknown", "a"}),
-        recipients=frozenset({"unknown", "a"}),
-        kinds=frozenset(Kind),
-        serializers=everything,
-        deserializers=everything,
-        submission="code",
-        operations=OPERATION_NAMES,
-    )
-    table = Table([rule], ["a"])
-    for sender, recipient in (("unknown", "a"), ("a", "unknown"), ("eve", "a"), ("a", "eve")):
-        for family in ("pickle", "cloudpickle"):
-            for sealing in (False, True):
-                context = Context(sender, recipient, "task")
-                decision = table.decide(context, family, sealing=sealing)
-                assert decision.rule == "floor.unknown"
-                grant = table.grant(context, sealing=sealing)
-                assert grant.families == ("msgpack", "dask", "error")
-                assert grant.profiles == ()
-    assert table.decide(Context("a", "a", "admin"), "pickle").rule == "floor.admin"
-    assert table.grant(Context("a", "a", "admin")).families == ("msgpack",)
-
-
 def test_decisions_are_remembered_and_the_memory_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("safeser.policy.decide._CACHE_MAX", 8)
+    for name in ("_CACHE_MAX", "_ASKED_MAX"):
+        monkeypatch.setattr(f"safeser.gate.decision.{name}", 8)
     policy = code_policy()
     first = policy.decide(Context("a", "b"), "dask")
     assert policy.decide(Context("a", "b"), "dask") is first
@@ -246,9 +218,9 @@ def test_decisions_are_remembered_and_the_memory_is_bounded(
         policy.decide(question[0], question[1])
     for sender, recipient, kind in itertools.product((*NAMES, "unknown"), NAMES, Kind):
         with_grant(policy, Context(sender, recipient, kind))
-    table = policy._table
+    table = policy._compiled.table
     assert len(table._decisions) <= 8
-    assert len(table._grants) <= 8
+    assert len(table._granted) <= 8
     assert policy.decide(Context("a", "b"), "dask") == first
 
 
@@ -258,7 +230,7 @@ def test_inventions_of_a_peer_share_one_entry() -> None:
         context = Context("a", "b", "control", f"op-{number}")
         policy.decide(context, f"family-{number}", author=f"author-{number}")
         policy.decide(Context(f"s{number}", f"r{number}"), "pickle")
-    assert len(policy._table._decisions) == 2
+    assert len(policy._compiled.table._decisions) == 2
 
 
 def with_grant(policy: Policy, context: Context) -> object:

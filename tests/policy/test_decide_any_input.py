@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
+from safeser.gate.values import Context, Decision, Kind
 from safeser.policy import Policy
-from safeser.values import Context, Decision, Kind
 from tests.draws import draws
 from tests.policy.random_policies import OPERATIONS_ASKED, QUESTIONS, loaded, policies
 

@@ -6,10 +6,10 @@ import dataclasses
 import re
 from pathlib import Path
 
+from safeser.gate.values import Limits
 from safeser.pickles import DATA_PROFILES
 from safeser.policy import Policy
 from safeser.policy.rules import PROFILES
-from safeser.values import Limits
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "restricted-pickle.md").read_text(
     "utf-8"

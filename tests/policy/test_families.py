@@ -3,8 +3,8 @@
 import pytest
 
 from safeser.errors import ConfigError
+from safeser.gate.values import Context
 from safeser.policy import Policy
-from safeser.values import Context
 
 TEXT = """
 safeser: 1

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
-from safeser.identity import PrivateKey
+from safeser.gate.key_pairs import PrivateKey
+from safeser.gate.values import Limits
 from safeser.policy import Policy
-from safeser.values import Limits
 from tests.draws import draws
 from tests.refusal import refusal
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
+from safeser.gate.decision import ANY_TRANSPORT, ANYWHERE, Hop
+from safeser.gate.values import TRANSPORTS, Context, Kind
 from safeser.policy import Policy
-from safeser.policy.decide import Table
-from safeser.policy.rules import ANY_TRANSPORT, ANYWHERE, Hop
+from safeser.policy.compiled import Compiled
 from safeser.policy.source.context import Rule
-from safeser.values import TRANSPORTS, Context, Kind
 from tests.draws import draws
 from tests.refusal import refusal
 
@@ -153,10 +153,11 @@ HOPS = tuple(Hop(*parts) for parts in itertools.product("ab", "ab", Kind, ANY_TR
 @given(st.lists(RULES, min_size=1, max_size=5))
 @draws(40)
 def test_shadowed_is_exactly_what_no_hop_reaches(rules: list[Rule]) -> None:
-    table = Table(rules, "ab")
-    reached = {id(table.match(hop)) for hop in HOPS}
-    unreached = [rule for rule in rules if id(rule) not in reached]
-    assert table.shadowed() is (unreached[0] if unreached else None)
+    compiled = Compiled(rules, "ab")
+    reached = {compiled.table.match(hop) for hop in HOPS}
+    rows = zip(rules, compiled.table.rows, strict=True)
+    unreached = [rule for rule, row in rows if row not in reached]
+    assert compiled.shadowed() is (unreached[0] if unreached else None)
 
 
 def test_contexts_that_overlap_in_too_many_ways_are_refused() -> None:

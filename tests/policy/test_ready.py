@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from safeser.errors import ConfigError
+from safeser.gate.values import Context, Kind
 from safeser.operations import GROUPS, NAMES, OPERATIONS, Server
 from safeser.operations.groups import PARTS, WHOLE
 from safeser.policy import Policy
 from safeser.policy.ready import locate, ready_policies
 from safeser.policy.rules import CODE_OPERATIONS
-from safeser.values import Context, Kind
 
 #: Families from the least to the most powerful.
 LADDER = ("msgpack", "dask", "pickle", "cloudpickle")

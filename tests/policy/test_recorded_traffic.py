@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
+from safeser.gate.values import Context, Kind
 from safeser.operations import NAMES as OPERATION_NAMES
 from safeser.policy import Policy
 from safeser.policy.ready import locate
@@ -19,7 +20,6 @@ from safeser.policy.recorded.learn import learn
 from safeser.policy.recorded.replay import as_json, replay
 from safeser.policy.recorded.traffic import Example, Message, gather
 from safeser.policy.rules import WEAKEST
-from safeser.values import Context, Kind
 from tests.draws import draws
 from tests.policy.random_policies import QUESTIONS, loaded, policies
 

@@ -10,12 +10,12 @@ import yaml
 from ruamel.yaml import YAML
 
 from safeser.errors import ConfigError
+from safeser.gate.values import FAMILIES
 from safeser.policy import Policy, ready_policies
 from safeser.policy.ready import locate
 from safeser.policy.schema import json_schema
 from safeser.policy.source.context import Rule
 from safeser.policy.source.model import ExtendsModel, LimitsModel, PolicyModel
-from safeser.values import FAMILIES
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from safeser.errors import ConfigError
+from safeser.gate.values import SEALED, Context, Kind
 from safeser.policy import Policy
 from safeser.policy.rules import CODE_OPERATIONS, SIGNED_OPERATIONS
-from safeser.values import SEALED, Context, Kind
 
 HEAD = (
     "safeser: 1\nname: test\nrevision: 3\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from safeser.errors import ConfigError
+from safeser.gate.values import Context, KeyConflicts, Kind
 from safeser.policy import Policy
-from safeser.values import Context, KeyConflicts, Kind
 
 HEAD = "safeser: 1\nname: test\nrevision: 3\nprincipals: {a: {}, b: {}}\ncontexts:\n"
 BOTH = "  serializers: [msgpack, pickle]\n  deserializers: [msgpack, pickle]\n"

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from safeser.errors import ConfigError
+from safeser.gate.values import ANY_AUTHOR, Context, Grant, Kind
 from safeser.policy import Policy
 from safeser.policy.questions.difference import compare
 from safeser.policy.questions.difference_text import lines
-from safeser.values import ANY_AUTHOR, Context, Grant, Kind
 
 HEAD = "safeser: 1\nname: test\nrevision: 3\nprincipals: {a: {}, b: {}}\n"
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from safeser.gate.values import Limits
 from safeser.pickles.nodes import (
     ABSENT,
     ByteArray,
@@ -26,7 +27,6 @@ from safeser.pickles.nodes import (
 )
 from safeser.pickles.reading.machine import read
 from safeser.pickles.shape import weigh
-from safeser.values import Limits
 
 __all__ = ["Template", "templates"]
 

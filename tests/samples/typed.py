@@ -11,7 +11,7 @@ from safeser import families
 from safeser.errors import SafeserError
 from safeser.families import plain
 from safeser.families.registry import registry
-from safeser.values import Grant, Limits
+from safeser.gate.values import Grant, Limits
 from tests.samples.uses import BROKEN
 
 GRANT = Grant("test", ("dask", "msgpack"))

@@ -18,7 +18,7 @@ from safeser.families import Unencodable
 from safeser.families.registered.dispatch import Dispatch, Functions
 from safeser.families.registered.hosted import SMALL_FRAME
 from safeser.families.registry import Registry
-from safeser.values import Context, Limits
+from safeser.gate.values import Context, Limits
 from tests.needs import needs
 from tests.seeds.running import run
 

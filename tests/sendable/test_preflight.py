@@ -14,9 +14,9 @@ import pytest
 
 import safeser
 from safeser.errors import ConfigError, PolicyDenied, SerializationError
+from safeser.gate.values import Context
 from safeser.policy import Policy
 from safeser.sendable.preflight import cannot_send
-from safeser.values import Context
 
 LOCK = threading.Lock()
 

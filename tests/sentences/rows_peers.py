@@ -20,7 +20,7 @@ from safeser.dask.stock.headers import Translator
 from safeser.dask.stock.packing import Room
 from safeser.dask.transport.session_control import SessionControl
 from safeser.dask.wire.reader import Reader
-from safeser.values import Limits
+from safeser.gate.values import Limits
 from tests.sentences.sentence import Sentence
 
 NAMED = SimpleNamespace(name=COUNTS, takes={"process": None})

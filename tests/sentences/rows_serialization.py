@@ -13,6 +13,7 @@ import safeser
 from safeser.families.arrow.layout import checking
 from safeser.families.stdlib.containers import _check_defaultdict
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.inspection.compressed import inflate
 from safeser.inspection.source import Source
 from safeser.pickles.building.build import Builder
@@ -22,7 +23,6 @@ from safeser.pickles.shims.pandas.arrays import _arrow_array
 from safeser.pickles.shims.pandas.times import zone
 from safeser.pickles.shims.stdlib import records
 from safeser.types import pandas, stdlib
-from safeser.values import Limits
 from tests.sentences.sentence import Sentence
 
 SITE = SimpleNamespace(charge_bytes=bool)

@@ -12,7 +12,7 @@ import safeser
 from safeser import Context, Policy, deserialize, serialize
 from safeser.errors import ConfigError, PayloadError, PolicyDenied, SerializationError
 from safeser.families.registered.own import OwnFamilies, OwnFamily
-from safeser.values import UNKNOWN, Limits
+from safeser.gate.values import UNKNOWN, Limits
 
 TEXT = """
 safeser: 1

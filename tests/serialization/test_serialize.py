@@ -13,7 +13,7 @@ import safeser
 from safeser import SerializationError, deserialize, serialize
 from safeser.errors import ConfigError, PayloadError, PolicyDenied, SafeserError
 from safeser.families import plain
-from safeser.values import Context, Limits
+from safeser.gate.values import Context, Limits
 
 
 class Opaque:

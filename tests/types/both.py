@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from safeser import families, pickles
 from safeser.errors import SafeserError
-from safeser.values import Grant
+from safeser.gate.values import Grant
 from tests.types.only_one import TYPES_OF_PICKLE
 
 __all__ = ["Verdict", "by_pickle", "by_typed", "compared"]

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from safeser import families, pickles
 from safeser.errors import PayloadError
-from safeser.values import Grant
+from safeser.gate.values import Grant
 from tests.types.both import FAMILIES, PROFILE
 
 FORMATS = ("bsr", "coo", "csc", "csr", "dia", "dok", "lil")

@@ -24,7 +24,7 @@ import pyarrow as pa
 from distributed.protocol import deserialize, serialize
 
 from safeser import families
-from safeser.values import Grant
+from safeser.gate.values import Grant
 from verification.benchmarks import report
 from verification.benchmarks.payloads import TYPES, Type
 from verification.benchmarks.report import number

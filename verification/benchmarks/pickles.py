@@ -22,12 +22,12 @@ from functools import partial
 from typing import Any
 
 from safeser import pickles
+from safeser.gate.values import Limits
 from safeser.pickles import DATA_PROFILES, Profile
 from safeser.pickles.building.build import Builder
 from safeser.pickles.judge import judge
 from safeser.pickles.reading.machine import read
 from safeser.pickles.shape import check_shape
-from safeser.values import Limits
 from verification.benchmarks import report
 from verification.benchmarks.objects import KINDS, Kind, Sent
 from verification.benchmarks.report import number

@@ -18,12 +18,13 @@ from typing import Any
 from safeser import families
 from safeser.audit import AuditKey, AuditLog
 from safeser.channel import Channel
-from safeser.identity import Identity, PrivateKey, Roster
+from safeser.gate.key_pairs import PrivateKey
+from safeser.gate.values import ANY_AUTHOR, Context, Kind
+from safeser.identity import Identity, Roster
 from safeser.operations import NAMES
 from safeser.policy import Policy
-from safeser.policy.decide import Table
+from safeser.policy.compiled import Compiled
 from safeser.policy.source.context import Rule
-from safeser.values import ANY_AUTHOR, Context, Kind
 from verification.benchmarks import report
 
 CONTEXTS = 1_000
@@ -33,7 +34,7 @@ PAIRS = 15
 AGAIN = 20
 
 
-def large_table() -> tuple[Table, list[Context]]:
+def large_table() -> tuple[Compiled, list[Context]]:
     """Return a table of :data:`CONTEXTS` contexts and a question that each of them decides."""
     names = [f"user-{number}" for number in range(PEOPLE)]
     rules = [
@@ -49,7 +50,7 @@ def large_table() -> tuple[Table, list[Context]]:
         for number in range(CONTEXTS)
     ]
     asked = [Context(name, "scheduler", "data", "gather") for name in names]
-    return Table(rules, [*names, "scheduler"]), asked
+    return Compiled(rules, [*names, "scheduler"]), asked
 
 
 def microseconds(run: Callable[[], object], times: int) -> float:
@@ -63,10 +64,10 @@ def decisions() -> list[list[str]]:
     taken: dict[str, list[float]] = defaultdict(list)
     strange = [Context("eve", name, "task") for name in sorted(NAMES) if len(name) < 60]
     for _ in range(7):
-        table, asked = large_table()
+        compiled, asked = large_table()
 
         def ask(asked: list[Context], author: Any = None, times: int = 1) -> float:
-            asks = partial(table.decide, family="pickle", author=author)  # noqa: B023
+            asks = partial(compiled.table.decide, family="pickle", author=author)  # noqa: B023
             return microseconds(lambda: [*map(asks, asked * times)], times * len(asked))
 
         taken["not seen, permitted"].append(ask(asked))

@@ -20,8 +20,8 @@ from distributed.protocol import pickle
 from safeser.dask.sealed.call import Kept, Sent
 from safeser.dask.sealed.graph import parse, write_out
 from safeser.dask.sealed.node import nodes
+from safeser.gate.values import Limits
 from safeser.identity import Identity
-from safeser.values import Limits
 from verification.benchmarks import report
 from verification.benchmarks.report import number
 

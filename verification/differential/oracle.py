@@ -20,11 +20,11 @@ from typing import Any, ClassVar
 
 from safeser import pickles
 from safeser.errors import PayloadError, PolicyDenied
+from safeser.gate.values import Limits
 from safeser.pickles.judge import judge
 from safeser.pickles.names import canonical
 from safeser.pickles.reading.machine import read
 from safeser.pickles.shims import shim
-from safeser.values import Limits
 from tests.equality import difference
 
 __all__ = ["Disagreement", "examine"]

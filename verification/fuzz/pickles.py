@@ -26,7 +26,7 @@ with atheris.instrument_imports(include=["safeser.pickles"]):
             continue  # its library is not installed here
 
 from safeser.errors import SafeserError
-from safeser.values import Limits
+from safeser.gate.values import Limits
 from tests.samples import seeds
 from verification.differential.programs import by_opcodes
 from verification.fuzz import running

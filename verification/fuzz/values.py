@@ -27,7 +27,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from safeser import pickles
 from safeser.errors import SafeserError
-from safeser.values import Limits
+from safeser.gate.values import Limits
 from tests.samples import seeds
 from tests.samples.uses import BROKEN, uses
 from tests.types import strategies

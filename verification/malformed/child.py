@@ -23,7 +23,7 @@ from typing import Any
 from safeser import families
 from safeser.errors import SafeserError
 from safeser.families import plain, registry
-from safeser.values import Grant, Limits
+from safeser.gate.values import Grant, Limits
 from tests.samples.uses import BROKEN, uses
 from tests.samples.values import collect
 from verification.malformed.mutate import FOREIGN_NODES, Case, Tree, make

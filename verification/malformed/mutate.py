@@ -15,7 +15,7 @@ from typing import Any
 
 from safeser.errors import SafeserError
 from safeser.families import plain
-from safeser.values import FAMILIES
+from safeser.gate.values import FAMILIES
 
 __all__ = ["Case", "Tree", "make"]
 

@@ -24,11 +24,11 @@ import msgpack
 from safeser import families
 from safeser.errors import SafeserError
 from safeser.families import building, receiving
+from safeser.gate.values import Grant
 from safeser.pickles import DATA_PROFILES, Profile, loads
 from safeser.pickles.building import build
 from safeser.pickles.nodes import Call
 from safeser.pickles.shims import shim
-from safeser.values import Grant
 
 PROFILE = Profile.named(*DATA_PROFILES)
 _GRANT = Grant("sweep", ("dask", "msgpack"))

@@ -32,8 +32,8 @@ from pathlib import Path
 from typing import Any
 
 from safeser.errors import SafeserError
+from safeser.gate.values import Limits
 from safeser.pickles import DATA_PROFILES, Entry, Profile, loads
-from safeser.values import Limits
 from tests.samples.repeated import Template, templates
 from verification.sweep import samples
 

@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from safeser import families
 from safeser.errors import SafeserError
-from safeser.values import Limits
+from safeser.gate.values import Limits
 from tests.samples.repeated import Template, templates
 from verification.sweep.pickles import SIZE, Children, Row, all_of, constructors, main
 from verification.sweep.product_samples import Product, products

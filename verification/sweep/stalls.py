@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 import msgpack
 import psutil
 
+from safeser.gate.values import Context
 from safeser.operations import OPERATIONS, Channel, Operation, Server
 from safeser.policy import Policy
 from safeser.policy.ready import locate
-from safeser.values import Context
 from tests.conftest import Cluster
 from tests.dask.live.rig import Silent
 from tests.dask.live.wires import Sealing, channel_of

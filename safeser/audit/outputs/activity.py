@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 from safeser.audit.outputs.rules import OTHER, KnownRules
 from safeser.audit.record import printable
 from safeser.audit.tally import SECOND
-from safeser.values import FAMILIES, SEALED, Kind
+from safeser.gate.values import FAMILIES, SEALED, Kind
 
 __all__ = ["HANDSHAKE", "Activity", "Decided", "Refusal", "Seen", "labels_of", "see"]
 

@@ -37,7 +37,7 @@ from safeser.audit.tally import SECOND
 from safeser.audit.upkeep.settings import AuditFiles
 from safeser.audit.writing.waiting import Waiting
 from safeser.errors import AuditError, ConfigError
-from safeser.values import check_principal
+from safeser.gate.values import check_principal
 
 if TYPE_CHECKING:
     from safeser.audit.outputs.feed import Outputs

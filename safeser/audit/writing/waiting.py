@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from safeser.audit.record import Field, clean, printable
 from safeser.errors import AuditError
-from safeser.values import AUDIT_FAILURES, AuditFailure
+from safeser.gate.values import AUDIT_FAILURES, AuditFailure
 
 __all__ = ["AT_ONCE", "Told", "Waiting", "is_of_disk"]
 

@@ -17,7 +17,7 @@ import numpy as np
 from safeser.errors import PayloadError
 from safeser.families import Node, Parts, Typed, registry
 from safeser.families.errors.failures import shown
-from safeser.values import Limits
+from safeser.gate.values import Limits
 
 __all__ = ["ADVICE", "Described", "describe", "register", "results_of"]
 

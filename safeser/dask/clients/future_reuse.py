@@ -33,10 +33,10 @@ from safeser.dask.equality.difference import Difference, find_difference
 from safeser.dask.sealed.graph import is_sealed
 from safeser.dask.transport.comm import SafeserComm
 from safeser.errors import PolicyDenied, SafeserError, TokenizationError
+from safeser.gate.refusals import legible
+from safeser.gate.values import Kind
 from safeser.tokens import tokenize_in_order
 from safeser.tracebacks import callers_level
-from safeser.values import Kind
-from safeser.wording import legible
 
 __all__ = ["FutureReuse"]
 

@@ -25,10 +25,10 @@ from distributed.utils_comm import pack_data, unpack_remotedata
 
 from safeser.dask.clients.stock_frames import frame_writer, rebuild_value
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
+from safeser.gate.values import Kind
 from safeser.policy.questions.readable import reads_all
 from safeser.policy.questions.task_workers import task_workers
 from safeser.policy.taken_tasks import anywhere
-from safeser.values import Kind
 
 __all__ = ["Gathering", "with_failures"]
 

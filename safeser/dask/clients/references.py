@@ -19,7 +19,7 @@ from safeser.dask.contents.substitutes import remote_type
 from safeser.errors import PayloadError
 from safeser.families import Node, Parts, Typed, registry
 from safeser.families.plain import Unencodable
-from safeser.values import Limits
+from safeser.gate.values import Limits
 
 __all__ = ["register"]
 

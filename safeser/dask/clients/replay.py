@@ -18,8 +18,8 @@ from safeser.dask.sealed.form import is_key, key_form, same_key
 from safeser.dask.sealed.node import VerifiedTask
 from safeser.dask.sealed.statement import ASK_OPERATOR
 from safeser.errors import PolicyDenied
+from safeser.gate.values import Kind
 from safeser.tracebacks import methods_for_callers
-from safeser.values import Kind
 
 __all__ = ["Replay"]
 

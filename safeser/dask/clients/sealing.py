@@ -37,10 +37,10 @@ from safeser.dask.sealed.statement import RENEWED_AFTER, SignedStatement
 from safeser.errors import ConfigError, PolicyDenied
 from safeser.families.registered.dispatch import functions
 from safeser.families.registry import registry
+from safeser.gate.decision import RENEW, SUBMIT
+from safeser.gate.values import SEALED, Grant, Kind
 from safeser.identity import Identity
 from safeser.pickles.stock import load_code
-from safeser.policy.rules import RENEW, SUBMIT
-from safeser.values import SEALED, Grant, Kind
 
 __all__ = ["Sealing", "TaskClient", "grant_of"]
 

@@ -17,7 +17,7 @@ from safeser import families
 from safeser.dask.contents.unreadable import unreadable
 from safeser.errors import PayloadError
 from safeser.families import plain, tree
-from safeser.values import Grant, Limits
+from safeser.gate.values import Grant, Limits
 
 __all__ = ["frame_writer", "rebuild_value"]
 

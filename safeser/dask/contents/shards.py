@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from safeser.errors import PayloadError
-from safeser.values import Limits
+from safeser.gate.values import Limits
 
 __all__ = ["check_shards"]
 

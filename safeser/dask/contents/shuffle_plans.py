@@ -23,7 +23,7 @@ from safeser import families
 from safeser.errors import PayloadError
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import TRANSPORT, Node
-from safeser.values import Grant, Limits
+from safeser.gate.values import Grant, Limits
 
 __all__ = ["make_plugins", "name_plugins", "read_plan", "write_plan"]
 

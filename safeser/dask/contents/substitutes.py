@@ -17,8 +17,8 @@ from dask.utils import typename
 
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.families.errors.failures import STATE
+from safeser.gate.refusals import shortened
 from safeser.operations import Server
-from safeser.wording import shortened
 
 #: Without these the scheduler does not know which task a report is of.
 _REPORTED = ("key", "run_id", "stimulus_id")

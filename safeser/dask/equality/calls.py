@@ -19,7 +19,7 @@ from safeser.dask.sealed.node import Sealed
 from safeser.dask.sealed.writing import ACTOR
 from safeser.dask.wire.packer import packed
 from safeser.errors import PayloadError
-from safeser.values import Limits
+from safeser.gate.values import Limits
 
 __all__ = ["Sameness", "SealedComparison"]
 

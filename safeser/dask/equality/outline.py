@@ -18,7 +18,7 @@ from safeser.dask.sealed.opening import open_task
 from safeser.dask.wire.reader import Reader
 from safeser.errors import PayloadError
 from safeser.families.keys import check_labels
-from safeser.values import Limits
+from safeser.gate.values import Limits
 
 __all__ = ["Allowance", "Unopened", "is_whole", "outline", "unopened"]
 

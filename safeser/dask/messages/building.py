@@ -30,7 +30,7 @@ from safeser.dask.wire.fields import select
 from safeser.dask.wire.shapes import check_built
 from safeser.errors import PayloadError, PolicyDenied, SafeserError, SerializationError
 from safeser.families.errors.unsent import unsent
-from safeser.values import ANY_AUTHOR, SEALED
+from safeser.gate.values import ANY_AUTHOR, SEALED
 
 __all__ = ["build", "load_part", "with_objects"]
 

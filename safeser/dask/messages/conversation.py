@@ -57,10 +57,10 @@ from safeser.dask.wire.ceilings import (
 from safeser.dask.wire.codec import has_large_element
 from safeser.dask.wire.gc_pause import gc_paused
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
-from safeser.gate import Verified
+from safeser.gate.session import Verified
+from safeser.gate.values import Context, Kind
 from safeser.operations import Channel, Operation, Server, lookup
 from safeser.policy import Policy
-from safeser.values import Context, Kind
 
 __all__ = ["SKIP", "Conversation"]
 

@@ -35,12 +35,11 @@ from safeser.dask.wire.slots import DECLARED, FAILURE, WHOLE, WRAPPED, Plan, Slo
 from safeser.dask.wire.structure import MOST_STRUCTURE, too_much
 from safeser.dask.wire.task_key import task_of
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
-from safeser.gate import Verified
+from safeser.gate.refusals import legible
+from safeser.gate.session import Verified
+from safeser.gate.values import HARMLESS, Context, Kind, Limits
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
 from safeser.policy import Policy
-from safeser.policy.rules import HARMLESS
-from safeser.values import Context, Kind, Limits
-from safeser.wording import legible
 
 #: Requests that a worker serves for its scheduler alone: they set, read and free its values and
 #: shards. Relayed, they would arrive as the scheduler's: a client that may scatter could read any

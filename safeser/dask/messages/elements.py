@@ -29,9 +29,9 @@ from safeser.dask.sealed.renewal import RENEWALS, Current, renewed_in
 from safeser.dask.wire.codec import MOST_STRANGE
 from safeser.dask.wire.shapes import check_fields
 from safeser.errors import AuditError, SafeserError
+from safeser.gate.values import Kind
 from safeser.operations import Channel, Operation, Server, is_alone, lookup
 from safeser.policy import Policy
-from safeser.values import Kind
 
 __all__ = ["STREAMS", "Batch", "Elements"]
 

@@ -17,9 +17,9 @@ from safeser.dask.messages.translate import STATING
 from safeser.dask.wire.shapes import sound
 from safeser.dask.wire.task_key import task_of
 from safeser.errors import SafeserError
+from safeser.gate.values import Context, Kind
 from safeser.operations import Operation
 from safeser.policy.rules import WEAKEST
-from safeser.values import Context, Kind
 
 __all__ = ["GraphFailures", "Refusals", "element_instead"]
 

@@ -33,11 +33,11 @@ from safeser.dask.wire.codec import Encoder, Leaf, PayloadRow
 from safeser.dask.wire.reader import check_header, check_readable
 from safeser.dask.wire.structure import MOST_STRUCTURE, structure_of
 from safeser.errors import PayloadError, SafeserError
-from safeser.gate import byte_count, check_payload, too_large
+from safeser.gate.decision import SUBMIT
+from safeser.gate.format import byte_count, check_payload, too_large
+from safeser.gate.values import ELEMENT, SEALED, Context, Grant, Kind, Limits, Payload
 from safeser.operations import Channel, Operation, Server, lookup
 from safeser.policy import Policy
-from safeser.policy.rules import SUBMIT
-from safeser.values import ELEMENT, SEALED, Context, Grant, Kind, Limits, Payload
 
 logger = logging.getLogger("safeser.dask")
 

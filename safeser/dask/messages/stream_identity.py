@@ -12,8 +12,8 @@ from typing import Any
 from safeser.channel import Link
 from safeser.dask.client_ids import ClientIds
 from safeser.errors import PayloadError, PolicyDenied
+from safeser.gate.values import Kind
 from safeser.operations import Operation
-from safeser.values import Kind
 
 __all__ = ["StreamIdentity", "check_registration"]
 

@@ -19,7 +19,7 @@ from safeser.channel.records import note_refusal
 from safeser.dask.patches.patch import Patch
 from safeser.dask.settings import open_channels
 from safeser.errors import PayloadError
-from safeser.values import UNKNOWN, Context, Kind
+from safeser.gate.values import UNKNOWN, Context, Kind
 
 __all__ = ["ROWS"]
 

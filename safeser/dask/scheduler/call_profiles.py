@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from safeser.values import Limits
+from safeser.gate.values import Limits
 
 __all__ = ["cut_profile"]
 

@@ -30,7 +30,7 @@ from distributed.scheduler import TaskState
 from safeser.channel import Channel, Link
 from safeser.dask.servers import Part, link_of
 from safeser.errors import PolicyDenied
-from safeser.values import Kind
+from safeser.gate.values import Kind
 
 __all__ = ["Cancellation", "release_unattended"]
 

@@ -54,9 +54,9 @@ from safeser.dask.sealed.node import Sealed
 from safeser.dask.servers import Part, link_of
 from safeser.dask.wire.packer import packed
 from safeser.errors import PolicyDenied, SafeserError
+from safeser.gate.values import UNKNOWN, Context, Kind
 from safeser.policy.questions.readable import runs_code
 from safeser.policy.taken_tasks import anywhere
-from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = ["Guard"]
 

@@ -20,10 +20,10 @@ from safeser.dask.messages.author_statements import stating
 from safeser.dask.servers import Part
 from safeser.dask.wire.task_key import shown_key
 from safeser.errors import AuditError, PolicyDenied, SafeserError
+from safeser.gate.values import UNKNOWN, Context
 from safeser.policy import Policy
 from safeser.policy.questions.readable import readable
 from safeser.policy.rules import WEAKEST
-from safeser.values import UNKNOWN, Context
 
 __all__ = ["Readers", "unreadable"]
 

@@ -17,8 +17,8 @@ from distributed.comm.core import CommClosedError
 from safeser.dask.sealed.node import Sealed
 from safeser.dask.sealed.renewal import Current, Statements
 from safeser.dask.servers import Part, link_of
+from safeser.gate.values import Kind
 from safeser.policy.rules import RENEWED
-from safeser.values import Kind
 
 __all__ = ["PAUSE", "Renewals"]
 

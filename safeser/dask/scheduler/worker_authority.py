@@ -35,7 +35,7 @@ from safeser.dask.transport.session_control import successors
 from safeser.dask.wire.task_key import shown_key
 from safeser.dask.worker.confinement import require_report
 from safeser.errors import PolicyDenied, SafeserError
-from safeser.values import SEALED, Kind
+from safeser.gate.values import SEALED, Kind
 
 __all__ = ["ABOUT", "Workers"]
 

@@ -23,8 +23,8 @@ from safeser.dask.wire.codec import PayloadRow
 from safeser.dask.wire.reader import Reference
 from safeser.dask.wire.task_key import key_text
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
-from safeser.policy.rules import COMPUTE, SUBMIT
-from safeser.values import SEALED, Context, Kind, Limits
+from safeser.gate.decision import COMPUTE, SUBMIT
+from safeser.gate.values import SEALED, Context, Kind, Limits
 
 __all__ = ["received", "require_sealed", "runnable"]
 

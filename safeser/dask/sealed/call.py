@@ -23,9 +23,9 @@ from safeser.dask.sealed.writing import Leaf, leaf_parts
 from safeser.dask.wire.packer import packed
 from safeser.dask.wire.reader import Reader
 from safeser.errors import PayloadError, PolicyDenied
-from safeser.gate import Buffer
+from safeser.gate.format import Buffer
+from safeser.gate.values import Limits
 from safeser.policy import Policy
-from safeser.values import Limits
 
 __all__ = ["HEADER", "Call", "Kept", "Sent"]
 

@@ -22,7 +22,7 @@ from dask._task_spec import Alias, DataNode, GraphNode, Set, Task, TaskRef, _exe
 
 from safeser import pickles
 from safeser.errors import TokenizationError
-from safeser.gate import Buffer
+from safeser.gate.format import Buffer
 from safeser.pickles.stock import Reductions, is_sent_by_value
 from safeser.tokens import Tokenizer
 from safeser.tokens.encoding import ORDERED_LEAVES

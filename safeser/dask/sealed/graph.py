@@ -59,10 +59,11 @@ from safeser.errors import PayloadError
 from safeser.families import compression
 from safeser.families.keys import check_labels
 from safeser.families.plain import DEFAULTS
-from safeser.gate import Buffer
-from safeser.identity import Identity, PublicKey
+from safeser.gate.format import Buffer
+from safeser.gate.key_pairs import PublicKey
+from safeser.gate.values import SEALED, Limits
+from safeser.identity import Identity
 from safeser.pickles.stock import load_code
-from safeser.values import SEALED, Limits
 
 _COMPRESSION = "zlib"
 

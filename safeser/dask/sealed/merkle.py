@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from safeser.gate import Buffer
+from safeser.gate.format import Buffer
 
 __all__ = ["HASH_SIZE", "Inclusion", "MerkleTree", "leaf_hash", "longest_path"]
 

@@ -21,8 +21,8 @@ from safeser.dask.sealed.opening import open_task
 from safeser.dask.sealed.writing import COROUTINE, PRODUCER
 from safeser.dask.wire.reader import Reader
 from safeser.errors import PayloadError, SafeserError
+from safeser.gate.values import Limits
 from safeser.pickles.stock import load_code
-from safeser.values import Limits
 
 __all__ = ["Sealed", "VerifiedTask", "nodes", "same"]
 

@@ -14,8 +14,9 @@ from safeser.channel import Link
 from safeser.dask.sealed.statement import SignedStatement
 from safeser.dask.sealed.verification import require_permitted, require_signed
 from safeser.errors import PayloadError, PolicyDenied
-from safeser.policy.rules import RENEW, RENEWED
-from safeser.values import Context
+from safeser.gate.decision import RENEW
+from safeser.gate.values import Context
+from safeser.policy.rules import RENEWED
 
 __all__ = ["RENEWALS", "Current", "Statements", "require_renewal"]
 

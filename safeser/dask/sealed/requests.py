@@ -18,8 +18,8 @@ from safeser.dask.sealed.value import MAGIC, Requests, SignedValue, sign_request
 from safeser.dask.sealed.verification import require_current, require_permitted, require_signer
 from safeser.dask.wire.fields import select, transform
 from safeser.errors import PolicyDenied, SafeserError
+from safeser.gate.values import SEALED, Context, Kind, Payload
 from safeser.operations import Encoding, Operation
-from safeser.values import SEALED, Context, Kind, Payload
 
 logger = logging.getLogger("safeser.dask")
 

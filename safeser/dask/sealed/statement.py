@@ -15,8 +15,9 @@ import msgpack
 from safeser.dask.sealed.merkle import HASH_SIZE
 from safeser.dask.wire.packer import packed
 from safeser.errors import ConfigError, PayloadError
-from safeser.identity import Identity, PublicKey, VerifyingKey
-from safeser.values import check_principal
+from safeser.gate.key_pairs import PublicKey
+from safeser.gate.values import check_principal
+from safeser.identity import Identity, VerifyingKey
 
 #: What to do where a scheduler alters or moves what someone signed.
 ASK_OPERATOR = "If it happens again, ask the operator whether the scheduler's key was stolen."

@@ -20,8 +20,9 @@ from safeser.dask.sealed.definitions import DIGEST_SIZE, digest
 from safeser.dask.sealed.statement import SKEW
 from safeser.dask.wire.packer import packed
 from safeser.errors import ConfigError, PayloadError, PolicyDenied
-from safeser.identity import Identity, PublicKey, VerifyingKey
-from safeser.values import check_principal
+from safeser.gate.key_pairs import PublicKey
+from safeser.gate.values import check_principal
+from safeser.identity import Identity, VerifyingKey
 
 __all__ = ["MAGIC", "Requests", "SignedValue", "sign_request"]
 

@@ -16,8 +16,9 @@ from safeser.channel import Link
 from safeser.channel.standing import ChannelView
 from safeser.dask.sealed.statement import SignedStatement
 from safeser.errors import PolicyDenied
-from safeser.identity import PublicKey, VerifyingKey
-from safeser.values import SEALED, Context, Kind
+from safeser.gate.key_pairs import PublicKey
+from safeser.gate.values import SEALED, Context, Kind
+from safeser.identity import VerifyingKey
 
 __all__ = ["require_current", "require_permitted", "require_signed"]
 

@@ -24,10 +24,10 @@ from safeser.dask.sealed import form
 from safeser.dask.sealed.definitions import Definitions, canonical_digest, is_imported
 from safeser.dask.wire.packer import packed
 from safeser.errors import PayloadError
-from safeser.gate import Buffer
+from safeser.gate.format import Buffer
+from safeser.gate.refusals import shortened
+from safeser.gate.values import Limits
 from safeser.pickles.reading.layout import layout
-from safeser.values import Limits
-from safeser.wording import shortened
 
 #: Flags of a head: the function is a coroutine function; the task produces data from nothing; what
 #: it returns is an actor.

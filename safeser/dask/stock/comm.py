@@ -36,8 +36,8 @@ from safeser.dask.transport.comm import SafeserComm
 from safeser.dask.transport.other_schemes import note_left
 from safeser.dask.transport.unfinished import Arriving
 from safeser.errors import ConfigError, PayloadError, SafeserError
+from safeser.gate.values import UNKNOWN, Context, Kind
 from safeser.policy import Policy
-from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = ["GUARDED", "Guard", "GuardedBackend"]
 

@@ -20,7 +20,7 @@ from safeser.dask.wire.reader import Reader
 from safeser.errors import PayloadError
 from safeser.families import plain
 from safeser.families.plain import Unencodable
-from safeser.values import Limits
+from safeser.gate.values import Limits
 
 __all__ = ["NoExtensions", "Translator", "name_of"]
 

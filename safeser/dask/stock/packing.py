@@ -15,7 +15,7 @@ from safeser.dask.contents.unreadable import malformed
 from safeser.errors import PayloadError
 from safeser.families import compression, framing
 from safeser.families.compression import CODECS
-from safeser.values import Limits
+from safeser.gate.values import Limits
 
 __all__ = ["Room", "decompressed", "joined"]
 

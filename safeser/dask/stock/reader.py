@@ -16,7 +16,7 @@ from safeser.dask.stock.headers import NoExtensions, Translator
 from safeser.dask.wire.codec import PayloadRow
 from safeser.dask.wire.reader import MARKERS, Reference
 from safeser.errors import PayloadError, SafeserError
-from safeser.values import Limits
+from safeser.gate.values import Limits
 
 __all__ = ["Stock"]
 

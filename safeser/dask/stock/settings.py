@@ -23,9 +23,9 @@ from safeser.dask.security import Security
 from safeser.dask.settings import Settings, settings_for
 from safeser.dask.stock.comm import Guard
 from safeser.errors import ConfigError
+from safeser.gate.values import UNKNOWN, Context, Kind
 from safeser.identity import Identity
 from safeser.policy import Policy
-from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = ["DESERIALIZERS", "GuardedSecurity", "guarded_security"]
 

@@ -18,8 +18,8 @@ from tornado.iostream import IOStream
 from safeser.dask.transport.frames import read_frame
 from safeser.dask.transport.unfinished import Arriving
 from safeser.errors import PayloadError
-from safeser.gate import cut_at
-from safeser.values import Limits
+from safeser.gate.format import cut_at
+from safeser.gate.values import Limits
 
 __all__ = ["GREETING", "lengths_of", "read_message", "runs_of"]
 

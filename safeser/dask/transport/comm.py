@@ -34,18 +34,16 @@ from safeser.dask.wire.ceilings import MessageBounds, control_bounds, over_bound
 from safeser.dask.wire.codec import expanded
 from safeser.dask.wire.gc_pause import gc_paused
 from safeser.errors import AuthenticationError, EnvelopeError, PolicyDenied, SafeserError
-from safeser.gate import (
+from safeser.gate.format import (
     PRELUDE_SIZE,
-    Arrival,
     Buffer,
-    HandshakeRefused,
     Prelude,
-    SessionClosed,
-    Verified,
     byte_count,
     longest_block,
     longest_rest,
 )
+from safeser.gate.noise import HandshakeRefused
+from safeser.gate.session import Arrival, SessionClosed, Verified
 from safeser.operations import Server
 
 __all__ = ["REFUSED", "SafeserComm"]

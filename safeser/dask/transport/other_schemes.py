@@ -20,7 +20,7 @@ from safeser.channel import AuditSink
 from safeser.channel.records import note_refusal
 from safeser.dask.settings import open_channels
 from safeser.errors import ConfigError
-from safeser.values import UNKNOWN, Context, Kind
+from safeser.gate.values import UNKNOWN, Context, Kind
 
 __all__ = ["Backends", "note_left", "record_for", "sealed"]
 

@@ -20,9 +20,10 @@ from tornado.iostream import IOStream, StreamClosedError
 
 from safeser.channel import Ending, Link, Renewal, Step
 from safeser.errors import AuthenticationError, EnvelopeError
-from safeser.gate import Handshake, Verified
-from safeser.identity import PublicKey
-from safeser.values import Kind
+from safeser.gate.handshake import Handshake
+from safeser.gate.key_pairs import PublicKey
+from safeser.gate.session import Verified
+from safeser.gate.values import Kind
 
 __all__ = ["LONGEST_HEADER", "SessionControl", "successors"]
 

@@ -14,6 +14,7 @@ import msgpack
 from safeser.channel import Link
 from safeser.dask.wire.reader import Reader
 from safeser.errors import EnvelopeError, PayloadError
+from safeser.gate.values import ELEMENT, Kind, Limits
 from safeser.operations import (
     FLOOR,
     MANY,
@@ -26,7 +27,6 @@ from safeser.operations import (
     lookup,
 )
 from safeser.policy.ceilings import ceiling, largest
-from safeser.values import ELEMENT, Kind, Limits
 
 #: Tells how large an operation of that name may be; None where there is no such operation.
 CeilingOf = Callable[[str], Ceiling | None]

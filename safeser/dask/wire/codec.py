@@ -38,8 +38,8 @@ from safeser.dask.wire.reader import (
 )
 from safeser.dask.wire.structure import structure_of
 from safeser.errors import ConfigError, PayloadError, SafeserError
+from safeser.gate.values import ELEMENT, SEALED, Limits, check_principal
 from safeser.operations import FLOOR
-from safeser.values import ELEMENT, SEALED, Limits, check_principal
 
 #: Elements of one batch that name no known operation, after which its rest is left out: encoders
 #: of other releases may write a few.

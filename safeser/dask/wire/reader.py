@@ -17,7 +17,7 @@ import msgpack
 from safeser.dask.wire.packer import packed as packed_again
 from safeser.errors import PayloadError
 from safeser.families.keys import are_costly
-from safeser.values import ELEMENT, Limits
+from safeser.gate.values import ELEMENT, Limits
 
 EXT_OPAQUE = 1  # a payload that a relay passes on unopened, as Dask's Serialized
 EXT_EAGER = 2  # a payload that every recipient opens, as Dask's ToPickle

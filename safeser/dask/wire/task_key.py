@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from safeser.audit.record import short_key
-from safeser.wording import legible, shortened
+from safeser.gate.refusals import legible, shortened
 
 __all__ = ["key_text", "shown_key", "task_of"]
 

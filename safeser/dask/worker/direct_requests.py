@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from safeser.channel import Link
+from safeser.gate.values import Kind
 from safeser.policy.questions.readable import readable, reads_all, runs_code
 from safeser.policy.rules import WEAKEST
-from safeser.values import Kind
 
 __all__ = ["CHANGES", "require_own_scheduler", "require_reader"]
 

@@ -24,7 +24,7 @@ from safeser.dask.worker.confinement import demand_for
 from safeser.dask.worker.start_pipes import START_RULE
 from safeser.dask.worker.worker_folders import WorkerFolder
 from safeser.errors import PolicyDenied, SafeserError
-from safeser.values import UNKNOWN, Context, Kind
+from safeser.gate.values import UNKNOWN, Context, Kind
 
 logger = logging.getLogger("safeser.dask")
 

@@ -24,7 +24,7 @@ from safeser.dask.contents.failures import failure_of
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain
 from safeser.families.errors.wire import ExceptionData, decode, encode, from_data
-from safeser.values import ELEMENT, Limits
+from safeser.gate.values import ELEMENT, Limits
 
 __all__ = ["MOST", "START_RULE", "Pipes", "StartPipe", "StopPipe"]
 

@@ -16,8 +16,8 @@ from safeser.dask.servers import part_of, served
 from safeser.dask.wire.task_key import key_text
 from safeser.dask.worker.value_authors import Authors
 from safeser.errors import AuditError, SafeserError
+from safeser.gate.values import Context, Kind
 from safeser.refused_loads import observe
-from safeser.values import Context, Kind
 
 __all__ = ["record_refused_loads"]
 

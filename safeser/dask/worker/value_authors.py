@@ -18,7 +18,7 @@ from typing import Any
 
 from safeser.dask.messages.author_statements import statement, stating, take_stated
 from safeser.dask.servers import Part
-from safeser.values import Kind
+from safeser.gate.values import Kind
 
 __all__ = ["Authors", "gathering"]
 

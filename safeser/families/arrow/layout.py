@@ -21,9 +21,9 @@ from safeser.errors import PayloadError
 from safeser.families import plain
 from safeser.families.plain import Unencodable
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.pickles import Budget
 from safeser.pickles.shims.site import Site
-from safeser.values import Limits
 
 __all__ = ["Reader", "Writer", "checking"]
 

@@ -16,7 +16,7 @@ from safeser.families.arrow.layout import checking
 from safeser.families.plain import Unencodable, label
 from safeser.families.registry import Parts, Typed, never_sent, registry
 from safeser.families.tree import Node
-from safeser.values import Limits
+from safeser.gate.values import Limits
 
 __all__ = ["register"]
 

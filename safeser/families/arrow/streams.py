@@ -20,11 +20,11 @@ from typing import Any, NoReturn
 
 from safeser.errors import PayloadError
 from safeser.families.arrow.types import is_flat, storage_of
+from safeser.gate.values import Limits
 from safeser.pickles.shims.arrow import arrays as reviewed
 from safeser.pickles.shims.arrow.types import check_noted
 from safeser.pickles.shims.site import Site
 from safeser.types.arrow import holds, holds_list_view, measured
-from safeser.values import Limits
 
 __all__ = ["check_stream", "decoded_size"]
 

@@ -20,10 +20,10 @@ from safeser.families.arrow.types import storage_of
 from safeser.families.plain import Unencodable, label
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.pickles import Budget
 from safeser.pickles.shims.arrow import arrays as reviewed
 from safeser.types.arrow import chunked, dictionary_of, empty_of, parts_of
-from safeser.values import Limits
 
 __all__ = ["register"]
 

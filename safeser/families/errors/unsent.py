@@ -7,7 +7,7 @@ in brackets behind its message; its fix is shown whole, and says that the sender
 from __future__ import annotations
 
 from safeser.errors import SafeserError, SerializationError
-from safeser.wording import legible, on_one_line
+from safeser.gate.refusals import legible, on_one_line
 
 __all__ = ["unsent"]
 

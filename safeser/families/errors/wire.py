@@ -22,7 +22,7 @@ from safeser.families.errors.raising import (
 )
 from safeser.families.plain import DEFAULTS, Unencodable
 from safeser.families.registered.program import speaks
-from safeser.values import Limits
+from safeser.gate.values import Limits
 
 __all__ = [
     "ExceptionData",

@@ -14,8 +14,8 @@ import numpy as np
 from safeser.families.numpy import dtypes
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.types import numpy as bounds
-from safeser.values import Limits
 
 __all__ = ["align", "array_child", "covered", "register"]
 

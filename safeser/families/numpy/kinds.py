@@ -15,8 +15,8 @@ from safeser.families.numpy.arrays import array_child
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, never_sent, registry, singleton
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.types import numpy as bounds
-from safeser.values import Limits
 
 __all__ = ["register"]
 

@@ -14,8 +14,8 @@ from safeser.families.numpy import arrays, dtypes
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.types import numpy as bounds
-from safeser.values import Limits
 
 __all__ = ["register"]
 

@@ -41,11 +41,11 @@ from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, registry, required
 from safeser.families.reviewed import reviewed
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.pickles import Budget
 from safeser.pickles.shims.pandas.arrays import SHIMS
 from safeser.pickles.shims.site import Draft
 from safeser.types import pandas as bounds
-from safeser.values import Limits
 
 __all__ = ["add", "read_array", "read_block", "register", "write_array", "write_block"]
 

@@ -16,9 +16,9 @@ from safeser.families.pandas.parts import Loaded, charged
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, registry, required
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.pickles import Budget
 from safeser.types import pandas as bounds
-from safeser.values import Limits
 
 __all__ = ["register"]
 

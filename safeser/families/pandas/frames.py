@@ -18,8 +18,8 @@ from safeser.families.pandas.parts import Loaded, Part, Reader, Writer, charged
 from safeser.families.plain import label
 from safeser.families.registry import Parts, never_sent, registry, required
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.types import pandas as bounds
-from safeser.values import Limits
 
 __all__ = ["register"]
 

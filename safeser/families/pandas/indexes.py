@@ -29,9 +29,9 @@ from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, registry, required
 from safeser.families.reviewed import reviewed
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.pickles.shims.pandas import arrays as shims
 from safeser.types import pandas as bounds
-from safeser.values import Limits
 
 __all__ = ["apart", "read_index", "register", "write_index"]
 

@@ -22,9 +22,9 @@ from safeser.families.registry import Parts, required
 from safeser.families.reviewed import reviewed
 from safeser.families.stdlib import zones
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.pickles.shims.pandas.times import walked
 from safeser.types import pandas as bounds
-from safeser.values import Limits
 
 _room: Any = importlib.import_module("pandas._libs.tslibs.offsets")
 # pandas imports it when the first calendar is made, which is after a payload was decided.

@@ -20,11 +20,11 @@ from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed
 from safeser.families.reviewed import site
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.pickles import Budget
 from safeser.pickles.shims.site import Site
 from safeser.types import numpy as bounds
 from safeser.types.pandas import is_kept
-from safeser.values import Limits
 
 Array = np.ndarray[Any, Any]
 

@@ -23,9 +23,9 @@ from safeser.families.pandas.offsets import (
 from safeser.families.pandas.parts import Loaded, Reader, Writer, charged
 from safeser.families.registry import Parts, Typed, registry, required, singleton
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.pickles import Budget
 from safeser.types import pandas as bounds
-from safeser.values import Limits
 
 __all__ = ["register"]
 

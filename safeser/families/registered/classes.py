@@ -22,9 +22,9 @@ from safeser.families.registered.generic import plan_generic, plan_own
 from safeser.families.registered.naming import refuse_class, wire_name
 from safeser.families.registry import Parts, Typed, registering, registry
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.pickles.building.members import Members
 from safeser.pickles.profiles import Entry
-from safeser.values import Limits
 
 __all__ = ["register_class"]
 

@@ -19,8 +19,8 @@ from safeser.families.registered.naming import refuse_class
 from safeser.families.registry import Parts, Typed
 from safeser.families.sending import serialize
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.pickles.reading.layout import HEAP_TYPE, layout
-from safeser.values import Limits
 
 
 def other_bases(cls: type) -> list[type]:

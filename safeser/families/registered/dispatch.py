@@ -22,7 +22,7 @@ from safeser.families.registered.hosted import (
 )
 from safeser.families.registry import Parts, Registry, Typed, is_name, registry
 from safeser.families.tree import Node
-from safeser.values import Limits
+from safeser.gate.values import Limits
 
 Function = Callable[..., Any]
 

@@ -25,8 +25,8 @@ from safeser.families.registered.program import HOOKS, is_generated
 from safeser.families.registry import Typed, registry
 from safeser.families.sending import serialize
 from safeser.families.tree import Node
+from safeser.gate.values import Grant, Limits
 from safeser.pickles.reading.layout import layout, layout_now
-from safeser.values import Grant, Limits
 
 __all__ = ["plan_generic", "plan_own", "register_generic"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from safeser.errors import ConfigError
 from safeser.families.plain import DEPTH_CEILING, Unencodable
-from safeser.values import Context, Limits
+from safeser.gate.values import Context, Limits
 
 if TYPE_CHECKING:
     from safeser.families.tree import Node

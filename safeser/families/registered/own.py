@@ -14,7 +14,7 @@ from typing import Any
 
 from safeser.errors import ConfigError
 from safeser.families.registered.hosted import check_function, takes_context
-from safeser.values import FAMILIES, check_family
+from safeser.gate.values import FAMILIES, check_family
 
 #: Entry points of installed distributions: the name is the family's, the object has its functions.
 GROUP = "safeser.families"

@@ -17,8 +17,8 @@ from safeser.families.numpy.arrays import align
 from safeser.families.plain import Unencodable, label
 from safeser.families.registry import Parts, Typed, registry, required
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.pickles.shims.labels import hide_memory
-from safeser.values import Limits
 
 __all__ = ["register"]
 

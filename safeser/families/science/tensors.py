@@ -16,8 +16,8 @@ from safeser.families.framing import address
 from safeser.families.plain import Unencodable, label
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.types import numpy as bounds
-from safeser.values import Limits
 
 __all__ = ["register"]
 

@@ -15,7 +15,7 @@ from typing import Any
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
-from safeser.values import Limits
+from safeser.gate.values import Limits
 
 __all__ = ["register"]
 

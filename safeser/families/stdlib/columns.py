@@ -17,7 +17,7 @@ from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.stdlib import zones
 from safeser.families.tree import Node
-from safeser.values import Limits
+from safeser.gate.values import Limits
 
 __all__ = ["Column", "add", "parts_of", "register"]
 

@@ -15,8 +15,8 @@ from safeser.families import records
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry, singleton
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.types import stdlib as bounds
-from safeser.values import Limits
 
 __all__ = ["around", "register"]
 

@@ -21,8 +21,8 @@ from safeser.families.registry import Parts, Typed, never_sent, registry, requir
 from safeser.families.stdlib import columns, zones
 from safeser.families.stdlib.columns import Column
 from safeser.families.tree import Node
+from safeser.gate.values import Limits
 from safeser.types import stdlib as bounds
-from safeser.values import Limits
 
 __all__ = ["register"]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from safeser.allowed import PLAIN
 from safeser.errors import SafeserError
+from safeser.gate.values import Limits
 from safeser.pickles.budget import Budget
 from safeser.pickles.building.members import Members
 from safeser.pickles.building.memory import Memory
@@ -43,7 +44,6 @@ from safeser.pickles.nodes import (
 from safeser.pickles.profiles import Entry, Profile
 from safeser.pickles.shape import KIB, Shape, Tree, leaf_weight, weigh
 from safeser.pickles.shims import Draft, Site, are_plain_keys, bad, shim
-from safeser.values import Limits
 
 __all__ = ["Builder"]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from safeser.errors import PayloadError
+from safeser.gate.values import ELEMENT, Limits
 from safeser.pickles.failures import class_name
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import KINDS, Call, GlobalRef
 from safeser.pickles.reading.machine import read
-from safeser.values import ELEMENT, Limits
 
 __all__ = ["held_by"]
 

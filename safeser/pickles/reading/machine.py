@@ -16,6 +16,7 @@ from operator import length_hint
 from typing import Any, Final, NoReturn
 
 from safeser.errors import PayloadError
+from safeser.gate.values import Limits
 from safeser.pickles.budget import Budget, over
 from safeser.pickles.names import canonical, check_name
 from safeser.pickles.nodes import (
@@ -39,7 +40,6 @@ from safeser.pickles.nodes import (
 from safeser.pickles.reading.loop import Handler
 from safeser.pickles.reading.loop import run as loop
 from safeser.pickles.reading.stack import Stack
-from safeser.values import Limits
 
 __all__ = ["HANDLERS", "Machine", "read"]
 

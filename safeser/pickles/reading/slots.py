@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from safeser.gate.values import LEAST_WALK
 from safeser.pickles.reading.layout import held_by
-from safeser.values import LEAST_WALK
 
 __all__ = ["WALK_FREE", "Slots", "holds_large", "spread_out"]
 

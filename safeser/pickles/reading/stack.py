@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from safeser.gate.values import Limits
 from safeser.pickles.nodes import (
     ABSENT,
     ADD,
@@ -23,7 +24,6 @@ from safeser.pickles.nodes import (
     container,
 )
 from safeser.pickles.reading.tape import Tape
-from safeser.values import Limits
 
 __all__ = ["Stack"]
 

@@ -13,8 +13,8 @@ from math import isinf
 from typing import Final, NoReturn
 
 from safeser.errors import PayloadError
+from safeser.gate.values import Limits
 from safeser.pickles.budget import over
-from safeser.values import Limits
 
 __all__ = ["Tape"]
 

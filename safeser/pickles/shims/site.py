@@ -14,12 +14,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from safeser.errors import PayloadError
+from safeser.gate.values import LEAST_COLLISIONS, Limits
 from safeser.pickles.budget import Budget, over
 from safeser.pickles.nodes import Buffer
 from safeser.pickles.reading.layout import HEAP_TYPE, held_by
 from safeser.pickles.reading.slots import WALK_FREE, Slots, holds_large, spread_out
 from safeser.pickles.stock import PickleError
-from safeser.values import LEAST_COLLISIONS, Limits
 
 # hash() of a tuple walks all of it each time and is recursive in C: nested tuples that double took
 # 12 s in 214 bytes (limits.max_key_cost), and 300,000 levels overflow the C stack. hash() of a

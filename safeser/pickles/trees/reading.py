@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import msgpack
 
 from safeser.errors import PayloadError
+from safeser.gate.values import Limits
 from safeser.pickles.budget import Budget, over
 from safeser.pickles.names import check_name
 from safeser.pickles.nodes import (
@@ -43,7 +44,6 @@ from safeser.pickles.nodes import (
     is_constant,
 )
 from safeser.pickles.trees.operations import INT_MAX, INT_MIN, KEPT_ABOVE, Operation
-from safeser.values import Limits
 
 __all__ = ["read_tree"]
 

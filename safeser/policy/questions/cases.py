@@ -15,15 +15,7 @@ from typing import Annotated, Literal, NoReturn
 from pydantic import Field
 
 from safeser.errors import ConfigError
-from safeser.operations import NAMES
-from safeser.policy.policy import Policy
-from safeser.policy.source.context import date_schema, read_date
-from safeser.policy.source.faults import did_you_mean, fault, shown
-from safeser.policy.source.fields import Listed, Reading, Strict, one_of, stated
-from safeser.policy.source.loader import MAX_BYTES, Document, read
-from safeser.policy.source.scope import Scope
-from safeser.policy.source.shape import shape_as
-from safeser.values import (
+from safeser.gate.values import (
     ANY_AUTHOR,
     FAMILIES,
     SEALED,
@@ -33,6 +25,14 @@ from safeser.values import (
     Decision,
     Kind,
 )
+from safeser.operations import NAMES
+from safeser.policy.policy import Policy
+from safeser.policy.source.context import date_schema, read_date
+from safeser.policy.source.faults import did_you_mean, fault, shown
+from safeser.policy.source.fields import Listed, Reading, Strict, one_of, stated
+from safeser.policy.source.loader import MAX_BYTES, Document, read
+from safeser.policy.source.scope import Scope
+from safeser.policy.source.shape import shape_as
 
 __all__ = ["Case", "CaseReport", "Outcome", "run_cases"]
 

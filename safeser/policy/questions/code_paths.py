@@ -10,12 +10,13 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from safeser.gate.decision import COMPUTE, SUBMIT
+from safeser.gate.values import SEALED, Context, Kind
 from safeser.operations.groups import PARTS
 from safeser.policy.policy import Policy
 from safeser.policy.questions.domain import Domain, Way
 from safeser.policy.questions.task_workers import schedulers, task_workers
-from safeser.policy.rules import CODE_OPERATIONS, COMPUTE, SESSION_TRANSPORTS, SUBMIT, WEAKEST
-from safeser.values import SEALED, Context, Kind
+from safeser.policy.rules import CODE_OPERATIONS, SESSION_TRANSPORTS, WEAKEST
 
 __all__ = ["CodePath", "code_paths", "code_paths_among"]
 

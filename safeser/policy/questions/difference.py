@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple
 
+from safeser.gate.values import AUDIT_LEVELS, AuditFailure, Context, Kind
 from safeser.policy.confined import Confined
 from safeser.policy.policy import Policy
 from safeser.policy.questions.code_paths import CodePath, code_paths_among
 from safeser.policy.questions.domain import Domain, Hops, Way
 from safeser.policy.questions.permissions import Permission, contents, derived
 from safeser.policy.source.context import Rule
-from safeser.values import AUDIT_LEVELS, AuditFailure, Context, Kind
 
 __all__ = ["Change", "Difference", "Effect", "Hop", "PathChange", "Setting", "compare"]
 

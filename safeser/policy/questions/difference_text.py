@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from safeser.gate.values import Kind
 from safeser.policy.policy import Policy
 from safeser.policy.questions.difference import Change, Difference, Effect, Hop, Setting, way_words
 from safeser.policy.questions.domain import Way
 from safeser.policy.questions.permissions import Permission, weakest_kind
 from safeser.policy.source.scope import GROUP
 from safeser.policy.source.words import groups_and_names, joined
-from safeser.values import Kind
 
 __all__ = ["Line", "as_json", "lines", "people"]
 

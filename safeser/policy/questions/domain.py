@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
+from safeser.gate.decision import ANY_TRANSPORT, ANYWHERE
+from safeser.gate.values import UNKNOWN, Context, Kind
 from safeser.policy.policy import Policy
-from safeser.policy.rules import ANY_TRANSPORT, ANYWHERE
-from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = ["WAYS", "Domain", "Hops", "Way"]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from safeser.errors import PolicyDenied
+from safeser.gate.values import UNKNOWN, Context, Decision
 from safeser.policy.policy import Policy
 from safeser.policy.source.context import Rule
 from safeser.policy.source.faults import shown
-from safeser.values import UNKNOWN, Context, Decision
 
 __all__ = ["Explanation", "explain"]
 

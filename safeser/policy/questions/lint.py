@@ -10,6 +10,8 @@ import datetime
 import itertools
 from collections.abc import Iterator, Sequence
 
+from safeser.gate.decision import SUBMIT
+from safeser.gate.values import Kind
 from safeser.policy.policy import Policy
 from safeser.policy.questions.code_paths import CodePath, code_paths_among
 from safeser.policy.questions.difference_text import people
@@ -23,10 +25,8 @@ from safeser.policy.questions.lint_grants import (
 )
 from safeser.policy.questions.readable import read_by
 from safeser.policy.questions.task_workers import TaskWorkers, schedulers, task_workers
-from safeser.policy.rules import SUBMIT
 from safeser.policy.source.model import AcknowledgedModel
 from safeser.policy.source.scope import Step
-from safeser.values import Kind
 
 __all__ = ["Finding", "lint"]
 

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 
 from safeser.allowed.names import own_object
 from safeser.errors import SafeserError
+from safeser.gate.decision import ANY_TRANSPORT, ANYWHERE, COMPUTE, SUBMIT
+from safeser.gate.values import SUBMISSIONS, Context, Kind
 from safeser.identity import KeyState, Roster
 from safeser.policy.policy import Policy
 from safeser.policy.questions.domain import WAYS, Domain
 from safeser.policy.questions.roles import Need, Roles
-from safeser.policy.rules import ANY_TRANSPORT, ANYWHERE, COMPUTE, SUBMIT, WEAKEST
+from safeser.policy.rules import WEAKEST
 from safeser.policy.source.context import Rule
-from safeser.values import SUBMISSIONS, Context, Kind
 
 __all__ = ["Finding", "find_dates", "find_ends", "find_grants", "find_names", "find_narrowed"]
 

@@ -10,11 +10,11 @@ import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from safeser.gate.values import SEALED, UNKNOWN, Context, Kind
 from safeser.policy.policy import Policy
 from safeser.policy.questions.difference_text import people
 from safeser.policy.questions.domain import Domain, Hops
 from safeser.policy.rules import CODE_OPERATIONS, SEALED_IN, WEAKEST
-from safeser.values import SEALED, UNKNOWN, Context, Kind
 
 __all__ = ["LEGEND", "Matrix", "matrix", "page", "text_of"]
 

@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from safeser.allowed import Allowed
 from safeser.errors import PolicyDenied
+from safeser.gate.decision import SUBMIT
+from safeser.gate.values import FAMILIES, HARMLESS, SEALED, Context, Grant, Kind
 from safeser.operations import NAMES
 from safeser.policy.policy import Policy
 from safeser.policy.questions.readable import readable
-from safeser.policy.rules import READING, SEALED_IN, SUBMIT, WEAKEST
-from safeser.values import FAMILIES, HARMLESS, SEALED, Context, Grant, Kind
+from safeser.policy.rules import READING, SEALED_IN, WEAKEST
 
 __all__ = ["REPLIES", "Permission", "contents", "derived", "weakest_kind"]
 

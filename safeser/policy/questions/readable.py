@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from safeser.gate.decision import COMPUTE, SUBMIT
+from safeser.gate.values import SEALED, Context, Kind
 from safeser.policy.policy import Policy
 from safeser.policy.questions.task_workers import schedulers, task_workers
-from safeser.policy.rules import COMPUTE, READING, SUBMIT
+from safeser.policy.rules import READING
 from safeser.policy.taken_tasks import Takes
-from safeser.values import SEALED, Context, Kind
 
 __all__ = ["BRINGING", "read_by", "readable", "reads_all", "runs_code"]
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
+from safeser.gate.decision import SUBMITTING
+from safeser.gate.values import Kind
 from safeser.operations import IN_ANY_RELEASE, Channel, Server
-from safeser.policy.rules import HANDING, READING, SUBMITTING
-from safeser.values import Kind
+from safeser.policy.rules import HANDING, READING
 
 __all__ = ["REGISTERING", "Need", "Roles"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from safeser.errors import SafeserError
+from safeser.gate.values import ELEMENT, Context, Limits
 from safeser.policy.policy import Policy
-from safeser.values import ELEMENT, Context, Limits
 
 __all__ = ["PERMIT", "UNREAD", "Allowance", "shadow_rule"]
 

@@ -7,10 +7,10 @@ the scheduler pickled itself, as under ``submission: code``, where it takes pick
 
 from __future__ import annotations
 
+from safeser.gate.decision import COMPUTE, SUBMIT
+from safeser.gate.values import UNKNOWN, Kind
 from safeser.policy.policy import Policy
-from safeser.policy.rules import COMPUTE, SUBMIT
 from safeser.policy.taken_tasks import Takes, anywhere
-from safeser.values import UNKNOWN, Kind
 
 __all__ = ["TaskWorkers", "schedulers", "task_workers"]
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from safeser.errors import ConfigError
+from safeser.gate.decision import COMPUTE, SUBMIT, SUBMITTING
+from safeser.gate.values import ANY_AUTHOR, FAMILIES, HARMLESS, SEALED, Kind
 from safeser.operations import Server
 from safeser.policy.observing import taking_code
 from safeser.policy.policy import Policy
@@ -21,19 +23,10 @@ from safeser.policy.questions.roles import REGISTERING, Need, Roles
 from safeser.policy.questions.task_workers import schedulers
 from safeser.policy.recorded.replay import leading, replay
 from safeser.policy.recorded.traffic import Message, Seen, Traffic
-from safeser.policy.rules import (
-    CODE_OPERATIONS,
-    COMPUTE,
-    HARMLESS,
-    READING,
-    SIGNED_OPERATIONS,
-    SUBMIT,
-    SUBMITTING,
-)
+from safeser.policy.rules import CODE_OPERATIONS, READING, SIGNED_OPERATIONS
 from safeser.policy.source.context import Rule
 from safeser.policy.source.loader import is_plain
 from safeser.policy.source.scope import GROUP
-from safeser.values import ANY_AUTHOR, FAMILIES, SEALED, Kind
 
 __all__ = ["learn"]
 

@@ -11,12 +11,13 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from safeser.gate.decision import COMPUTE, SUBMITTING
+from safeser.gate.values import SEALED, Decision, Kind
 from safeser.policy.policy import Policy
 from safeser.policy.questions.readable import readable, reads_all, runs_code
 from safeser.policy.questions.roles import REGISTERING
 from safeser.policy.recorded.traffic import Message, Seen, Traffic
-from safeser.policy.rules import COMPUTE, HANDING, SUBMITTING
-from safeser.values import SEALED, Decision, Kind
+from safeser.policy.rules import HANDING
 
 __all__ = ["NOT_REPLAYED", "Refusal", "as_json", "leading", "replay"]
 

@@ -11,17 +11,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from safeser.errors import ConfigError
+from safeser.gate.values import ANY_AUTHOR, FAMILY, SEALED, UNKNOWN, Context, Kind, check_principal
 from safeser.operations import IN_ANY_RELEASE, NAMES, Channel
 from safeser.policy.rules import WEAKEST
-from safeser.values import (
-    ANY_AUTHOR,
-    FAMILY,
-    SEALED,
-    UNKNOWN,
-    Context,
-    Kind,
-    check_principal,
-)
 
 __all__ = ["Example", "Message", "Recorded", "Seen", "Traffic", "gather"]
 

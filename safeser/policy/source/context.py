@@ -1,7 +1,7 @@
 """Declare each field of a policy's contexts, and the :class:`Rule` that a context becomes.
 
 The one rule: a field is declared here and nowhere else. Decisions need no further check of a
-:class:`Rule`: the floors hold in :mod:`safeser.policy.decide` whatever it lists.
+:class:`Rule`: the floors hold in :mod:`safeser.gate.decision` whatever it lists.
 """
 
 from __future__ import annotations
@@ -14,19 +14,30 @@ from typing import Annotated, Any
 
 from pydantic import Field, PrivateAttr
 
-from safeser.allowed import ALLOWED_ROLES, Allowed, check_global
+from safeser.allowed import ALLOWED_ROLES, Allowed
 from safeser.errors import ConfigError
+from safeser.gate.decision import ANY_TRANSPORT, ANYWHERE, SUBMIT
+from safeser.gate.values import (
+    ANY_AUTHOR,
+    AUDIT_FAILURES,
+    AUDIT_LEVELS,
+    CLASSES,
+    CONFLICT_WORDS,
+    FAMILIES,
+    FAMILY,
+    SEALED,
+    SUBMISSIONS,
+    TRANSPORTS,
+    UNKNOWN,
+    AuditFailure,
+    KeyConflicts,
+    Kind,
+    check_global,
+)
 from safeser.operations import GROUPS, NAMES
 from safeser.operations.groups import PARTS
 from safeser.policy.moved import require_submission
-from safeser.policy.rules import (
-    ANY_TRANSPORT,
-    ANYWHERE,
-    PROFILES,
-    RETIRED_PROFILES,
-    SUBMIT,
-    UNSAID,
-)
+from safeser.policy.rules import PROFILES, RETIRED_PROFILES
 from safeser.policy.source.faults import shown
 from safeser.policy.source.fields import (
     Name,
@@ -43,22 +54,6 @@ from safeser.policy.source.fields import (
 )
 from safeser.policy.source.scope import Scope
 from safeser.policy.source.words import granted, phrase
-from safeser.values import (
-    ANY_AUTHOR,
-    AUDIT_FAILURES,
-    AUDIT_LEVELS,
-    CLASSES,
-    CONFLICT_WORDS,
-    FAMILIES,
-    FAMILY,
-    SEALED,
-    SUBMISSIONS,
-    TRANSPORTS,
-    UNKNOWN,
-    AuditFailure,
-    KeyConflicts,
-    Kind,
-)
 
 # --- meanings of single texts ---------------------------------------------------------------------
 
@@ -468,7 +463,7 @@ class Rule(Strict):
             KeyConflictsModel,
             lambda section, scope: KeyConflicts(section.definition, section.principal),
         ),
-        default=UNSAID,
+        default=KeyConflicts(),
         shown=Shown("conflicts", _conflicts),
     )
     """How submissions under taken keys are answered."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from safeser.errors import ConfigError
-from safeser.wording import shortened
+from safeser.gate.refusals import shortened
 
 __all__ = ["Place", "UndefinedName", "did_you_mean", "fault", "shown", "together"]
 

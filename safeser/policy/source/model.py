@@ -13,6 +13,14 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from safeser.errors import ConfigError
+from safeser.gate.values import (
+    ANY_AUTHOR,
+    FAMILIES,
+    LEAST_COLLISIONS,
+    LEAST_WALK,
+    UNKNOWN,
+    check_family,
+)
 from safeser.policy.confined import ConfinedModel
 from safeser.policy.source.context import Rule
 from safeser.policy.source.fields import (
@@ -27,14 +35,6 @@ from safeser.policy.source.fields import (
     stated,
 )
 from safeser.policy.source.scope import Scope, Step
-from safeser.values import (
-    ANY_AUTHOR,
-    FAMILIES,
-    LEAST_COLLISIONS,
-    LEAST_WALK,
-    UNKNOWN,
-    check_family,
-)
 
 #: Whether the contexts decide, or are only compared with what passes.
 MODES = ("enforce", "observe")

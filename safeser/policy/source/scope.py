@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from safeser.gate.values import FAMILIES, UNKNOWN
 from safeser.policy.source.faults import UndefinedName, shown
-from safeser.values import FAMILIES, UNKNOWN
 
 __all__ = ["GROUP", "Scope", "Step"]
 

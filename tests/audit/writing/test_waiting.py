@@ -13,7 +13,7 @@ from safeser.audit import AuditLog, read
 from safeser.audit.upkeep.settings import AuditFiles
 from safeser.audit.writing import waiting
 from safeser.errors import AuditError
-from safeser.values import AuditFailure
+from safeser.gate.values import AuditFailure
 from tests.refusal import refusal
 
 GO_ON = AuditFailure(2)

@@ -198,7 +198,7 @@ _FORM = (
 
 #: Classes that are loaded here and not of the client's program, and names that lead elsewhere.
 _OF_OTHERS = (
-    *("distributed.client:Future", "safeser.values:Grant", "builtins:object", "os:_Environ"),
+    *("distributed.client:Future", "safeser.gate.values:Grant", "builtins:object", "os:_Environ"),
     *("__main__:sys.modules", "__mp_main__:P", "tests.dask.attacks.rows:Row", "tests:dask.Row"),
 )
 _CLASSES = tuple(

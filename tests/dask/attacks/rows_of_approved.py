@@ -19,8 +19,8 @@ from safeser.dask.sealed.graph import parse, write_out
 from safeser.dask.sealed.node import nodes
 from safeser.dask.sealed.value import sign_request
 from safeser.dask.wire.codec import PayloadRow
+from safeser.gate.values import Limits
 from safeser.policy.ready import locate
-from safeser.values import Limits
 from tests.dask.attacks.rows import Row
 from tests.dask.sealed.conftest import SigningDoors as Signing
 

@@ -13,7 +13,7 @@ from safeser.dask.clients import dask_collections
 from safeser.dask.clients.dask_collections import Described, describe
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain
-from safeser.values import Grant, Limits
+from safeser.gate.values import Grant, Limits
 from tests.refusal import refusal
 
 dask_collections.register()

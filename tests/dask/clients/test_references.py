@@ -11,7 +11,7 @@ from safeser import families
 from safeser.dask.clients import dask_collections, references
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain
-from safeser.values import Grant
+from safeser.gate.values import Grant
 from tests.dask.clients.test_dask_collections import COLLECTIONS
 from tests.refusal import refusal
 

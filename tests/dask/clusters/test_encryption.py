@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from safeser import audit
-from safeser.gate import PREAMBLE
+from safeser.gate.handshake import PREAMBLE
 from safeser.policy.ready import locate
 from tests.processes import DASK, free_ports
 

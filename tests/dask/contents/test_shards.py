@@ -26,7 +26,7 @@ from safeser import families
 from safeser.dask.contents.shards import check_shards
 from safeser.dask.patches import shuffle
 from safeser.errors import PayloadError
-from safeser.values import Limits
+from safeser.gate.values import Limits
 from tests.dask.patched import original, patched
 from tests.refusal import refusal
 

@@ -16,7 +16,7 @@ import time
 import pytest
 
 from safeser.errors import SafeserError
-from safeser.gate import PREAMBLE
+from safeser.gate.handshake import PREAMBLE
 from tests.dask.live.payloads import Evil, in_stock
 from tests.dask.live.rig import Rig
 from tests.dask.live.wires import Stock, place

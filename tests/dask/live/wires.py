@@ -22,8 +22,8 @@ from distributed.protocol.utils import pack_frames_prelude, unpack_frames
 from safeser import families
 from safeser.channel import Channel
 from safeser.dask.wire.codec import PayloadRow, parse, substitute
-from safeser.gate import PRELUDE_SIZE
-from safeser.values import Grant, Limits
+from safeser.gate.format import PRELUDE_SIZE
+from safeser.gate.values import Grant, Limits
 from tests.dask.forged import Eager, forged
 
 __all__ = ["Eager", "Host", "Sealing", "Stock", "Wire", "forged", "rows_in", "value_of"]

@@ -10,7 +10,7 @@ import pytest
 
 from safeser.dask.messages import building
 from safeser.errors import AuditError
-from safeser.values import Kind
+from safeser.gate.values import Kind
 
 PICKLE = {"serializer": "pickle", "writeable": []}
 

@@ -14,7 +14,7 @@ import pytest
 
 from safeser.dask.wire.codec import Encoder, PayloadRow
 from safeser.errors import PayloadError, SafeserError
-from safeser.gate import Arrival
+from safeser.gate.session import Arrival
 from tests.dask.forged import as_is, forged
 
 LARGE = bytes(100_000)

@@ -12,8 +12,8 @@ from distributed.protocol import Serialized, to_serialize
 from safeser.dask.wire.codec import Encoder, PayloadRow, parse
 from safeser.dask.wire.reader import check_header, check_readable
 from safeser.errors import PayloadError, SafeserError
+from safeser.gate.values import Limits
 from safeser.policy import Policy
-from safeser.values import Limits
 from tests.refusal import refusal
 
 DEMO = Path(__file__).parents[3] / "policies" / "demo.yaml"

@@ -10,7 +10,7 @@ import pytest
 import safeser
 from safeser.dask.wire.codec import Encoder, PayloadRow, parse
 from safeser.errors import SafeserError
-from safeser.values import Limits
+from safeser.gate.values import Limits
 from tests.samples.values import collect
 
 LIMITS = Limits()

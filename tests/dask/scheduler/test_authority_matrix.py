@@ -20,9 +20,9 @@ from safeser.dask.scheduler.request_authority import require_authority
 from safeser.dask.servers import Served
 from safeser.errors import PolicyDenied
 from safeser.gate.noise import HandshakeRefused
+from safeser.gate.values import Kind
 from safeser.operations import OPERATIONS, Channel, Server
 from safeser.policy.ready import locate
-from safeser.values import Kind
 from tests.dask.patched import serve
 from tests.dask.registered import Cluster, Comm, address, on
 

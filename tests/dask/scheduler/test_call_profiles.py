@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from safeser.gate.values import Limits
 from safeser.operations import Server
-from safeser.values import Limits
 from tests.dask.patched import Peer, serve, with_rows
 
 

@@ -14,9 +14,10 @@ import pytest
 from safeser.dask.sealed.call import Kept, Sent
 from safeser.dask.sealed.graph import SealedGraph, parse
 from safeser.dask.sealed.node import VerifiedTask, nodes
-from safeser.identity import Identity, PublicKey, Roster, RosterEntry, SigningKey
+from safeser.gate.key_pairs import PublicKey
+from safeser.gate.values import Limits
+from safeser.identity import Identity, Roster, RosterEntry, SigningKey
 from safeser.policy import Policy
-from safeser.values import Limits
 from tests.conftest import Doors
 from tests.dask.sealed.graphs import written
 

@@ -13,8 +13,9 @@ from safeser.dask.sealed.graph import write_out
 from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
 from safeser.dask.sealed.statement import LIFETIME, Statement
 from safeser.dask.sealed.writing import leaf_parts
-from safeser.identity import Identity, PublicKey
-from safeser.values import Limits
+from safeser.gate.key_pairs import PublicKey
+from safeser.gate.values import Limits
+from safeser.identity import Identity
 
 
 class Graph:

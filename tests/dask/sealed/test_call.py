@@ -18,7 +18,7 @@ from safeser.dask.sealed.merkle import HASH_SIZE, Inclusion, leaf_hash
 from safeser.dask.sealed.node import nodes
 from safeser.dask.sealed.writing import leaf_parts
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
-from safeser.values import Limits
+from safeser.gate.values import Limits
 from tests.draws import draws
 from tests.refusal import refusal
 

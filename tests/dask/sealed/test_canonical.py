@@ -30,7 +30,7 @@ from safeser.dask.sealed.definitions import canonical_digest, digest
 from safeser.dask.sealed.graph import parse
 from safeser.dask.sealed.node import nodes
 from safeser.errors import PayloadError
-from safeser.values import Limits
+from safeser.gate.values import Limits
 from tests.dask.sealed import same_work
 from tests.dask.sealed.graphs import COLLIDING, forged, head
 

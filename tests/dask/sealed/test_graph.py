@@ -27,7 +27,7 @@ from safeser.dask.sealed.definitions import digest
 from safeser.dask.sealed.graph import parse, write_out
 from safeser.dask.sealed.node import nodes
 from safeser.errors import PayloadError, SafeserError
-from safeser.values import Limits
+from safeser.gate.values import Limits
 from tests.dask.sealed.graphs import COLLIDING, Graph, forged, head, in_bytes, written
 from tests.refusal import refusal
 

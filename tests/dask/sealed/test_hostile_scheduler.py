@@ -19,9 +19,10 @@ from safeser.dask.sealed.graph import parse
 from safeser.dask.sealed.node import nodes
 from safeser.dask.sealed.value import MAGIC, Requests, SignedValue, sign_request
 from safeser.errors import PolicyDenied
-from safeser.identity import Identity, PrivateKey, SigningKey
+from safeser.gate.key_pairs import PrivateKey
+from safeser.gate.values import Limits
+from safeser.identity import Identity, SigningKey
 from safeser.policy.ready import locate
-from safeser.values import Limits
 from tests.dask.conftest import Talk
 from tests.dask.sealed.conftest import SigningDoors
 from tests.dask.sealed.graphs import written

@@ -21,9 +21,9 @@ from safeser.dask.sealed.call import Sent
 from safeser.dask.sealed.graph import parse, write_out
 from safeser.dask.sealed.node import nodes
 from safeser.dask.wire.codec import PayloadRow
+from safeser.gate.values import Limits
 from safeser.identity import Identity
 from safeser.policy import Policy
-from safeser.values import Limits
 from tests.dask.live.rig import Log, Silent
 from tests.dask.live.wires import Eager, Host, channel_of
 from tests.dask.sealed.graphs import Graph

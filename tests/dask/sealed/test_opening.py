@@ -12,7 +12,7 @@ from safeser.dask.sealed import form
 from safeser.dask.sealed.opening import open_task
 from safeser.dask.wire.reader import Reader
 from safeser.errors import PayloadError, SafeserError
-from safeser.values import Limits
+from safeser.gate.values import Limits
 from tests.refusal import refusal
 
 FUNCTION = (form.DEFINITION, 0)

@@ -20,7 +20,8 @@ from safeser.dask.sealed.node import nodes
 from safeser.dask.sealed.renewal import Statements
 from safeser.dask.sealed.statement import LIFETIME, RENEWED_AFTER, SignedStatement
 from safeser.errors import AuditError, ConfigError, PolicyDenied
-from safeser.identity import Identity, KeyState, PrivateKey, Roster, RosterEntry, SigningKey
+from safeser.gate.key_pairs import PrivateKey
+from safeser.identity import Identity, KeyState, Roster, RosterEntry, SigningKey
 from tests.dask.conftest import Talk
 from tests.dask.sealed.conftest import DAY, POLICY
 from tests.dask.sealed.graphs import written

@@ -20,7 +20,8 @@ from safeser.dask.scheduler import statement_renewals
 from safeser.dask.scheduler.statement_renewals import Renewals
 from safeser.dask.sealed.node import nodes
 from safeser.dask.sealed.statement import LIFETIME, RENEWED_AFTER, SignedStatement
-from safeser.identity import Identity, PrivateKey
+from safeser.gate.key_pairs import PrivateKey
+from safeser.identity import Identity
 from tests.dask.conftest import Talk
 from tests.dask.sealed.conftest import POLICY
 from tests.dask.sealed.graphs import written

@@ -37,7 +37,7 @@ from safeser.dask.transport.comm import SafeserComm
 from safeser.dask.wire.codec import expanded
 from safeser.dask.wire.structure import MOST_STRUCTURE, byte_strings, most_structure
 from safeser.errors import PayloadError, SafeserError
-from safeser.values import Limits
+from safeser.gate.values import Limits
 from tests.dask.conftest import Talk
 from tests.dask.sealed.conftest import POLICY
 from tests.dask.sealed.graphs import GRAPH, forged, head, statement_of, written

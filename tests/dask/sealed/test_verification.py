@@ -22,7 +22,8 @@ from safeser.dask.sealed.call import Sent
 from safeser.dask.sealed.node import Sealed, VerifiedTask, nodes
 from safeser.dask.sealed.statement import LIFETIME
 from safeser.errors import PolicyDenied, SafeserError
-from safeser.identity import Identity, KeyState, PrivateKey, SigningKey
+from safeser.gate.key_pairs import PrivateKey
+from safeser.identity import Identity, KeyState, SigningKey
 from tests.dask.conftest import Talk
 from tests.dask.sealed.conftest import POLICY
 from tests.dask.sealed.graphs import written

@@ -30,8 +30,9 @@ from safeser.dask.sealed.definitions import Definitions
 from safeser.dask.sealed.node import VerifiedTask, nodes
 from safeser.dask.sealed.writing import TaskWriter, _is_spelled
 from safeser.errors import ConfigError, PayloadError
-from safeser.identity import Identity, PrivateKey
-from safeser.values import Limits
+from safeser.gate.key_pairs import PrivateKey
+from safeser.gate.values import Limits
+from safeser.identity import Identity
 from tests.dask.sealed.graphs import written
 from tests.refusal import refusal
 

@@ -7,7 +7,7 @@ import datetime as dt
 import numpy as np
 import pandas as pd
 
-from safeser.values import Limits
+from safeser.gate.values import Limits
 
 DAYS = pd.date_range("2026-01-01", periods=3, freq="D")
 PLACES = pd.Categorical(["a", "b", "a"], ["b", "a"], ordered=True)

@@ -12,7 +12,7 @@ import pytest
 from safeser.dask.stock import headers, packing, reader
 from safeser.dask.stock.comm import GuardedComm
 from safeser.errors import PayloadError
-from safeser.values import Limits
+from safeser.gate.values import Limits
 from tests.refusal import refusal
 
 # -- frames that are opened ------------------------------------------------------------------------

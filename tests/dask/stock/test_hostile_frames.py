@@ -17,7 +17,7 @@ import pytest
 from safeser.dask.clients.stock_frames import frame_writer, rebuild_value
 from safeser.errors import PayloadError
 from safeser.families import plain
-from safeser.values import Limits
+from safeser.gate.values import Limits
 from tests.dask.stock.frames import LIMITS
 from tests.refusal import refusal
 

@@ -25,7 +25,7 @@ from lz4 import block
 from safeser.channel import OpenLink, Unverified
 from safeser.dask.messages.conversation import SKIP
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
-from safeser.values import Context, Kind
+from safeser.gate.values import Context, Kind
 from tests.draws import draws
 from tests.refusal import refusal
 

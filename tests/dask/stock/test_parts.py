@@ -17,8 +17,8 @@ from safeser.dask.stock import packing
 from safeser.dask.stock.client import _is_unguarded
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.families import compression
+from safeser.gate.values import Limits
 from safeser.pickles import DtypeRecord, dtype_record, held_by
-from safeser.values import Limits
 
 
 def matrix(**changes):

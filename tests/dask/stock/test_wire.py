@@ -15,7 +15,7 @@ from tornado.iostream import IOStream
 from safeser.dask.stock.wire import lengths_of, read_message, runs_of
 from safeser.dask.transport.unfinished import Arriving, unfinished
 from safeser.errors import PayloadError
-from safeser.values import Limits
+from safeser.gate.values import Limits
 from tests.refusal import refusal
 
 LIMITS = Limits(max_bytes=1 << 20, max_array=1 << 19, max_frames=16)

@@ -16,8 +16,8 @@ from safeser.dask.transport import frames as module
 from safeser.dask.transport import unfinished as unfinished_module
 from safeser.dask.transport.comm import SafeserComm
 from safeser.dask.wire.ceilings import MessageBounds
-from safeser.gate import GCM_TAG_SIZE, PRELUDE_SIZE, Arrival
-from safeser.gate.format import DATA, pack_fields
+from safeser.gate.format import DATA, GCM_TAG_SIZE, PRELUDE_SIZE, pack_fields
+from safeser.gate.session import Arrival
 from safeser.operations import Server
 from tests.dask.transport.test_reading import Wire
 

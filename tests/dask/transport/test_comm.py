@@ -16,8 +16,8 @@ from safeser.dask import comm_backend as module
 from safeser.dask.transport import connection_limits as counted
 from safeser.dask.transport.connection_limits import connections
 from safeser.errors import AuditError, AuthenticationError, ConfigError
-from safeser.gate import PREAMBLE
-from safeser.values import Kind
+from safeser.gate.handshake import PREAMBLE
+from safeser.gate.values import Kind
 
 
 def port_of(listener):

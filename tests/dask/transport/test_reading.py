@@ -16,7 +16,7 @@ from safeser.dask.transport import frames as frames_module
 from safeser.dask.transport.comm import SafeserComm
 from safeser.dask.transport.unfinished import Unfinished
 from safeser.errors import SafeserError
-from safeser.gate import Arrival, SessionClosed
+from safeser.gate.session import Arrival, SessionClosed
 from safeser.operations import Server
 from tests.dask.forged import forged
 from tests.refusal import refusal

@@ -14,7 +14,7 @@ from safeser.dask.wire import codec, packer
 from safeser.dask.wire.codec import Encoder, PayloadRow, Reference, parse, substitute
 from safeser.dask.wire.reader import EXT_EAGER, EXT_SET, UNSURE, Reader, read_plain
 from safeser.errors import PayloadError, SafeserError
-from safeser.values import Limits
+from safeser.gate.values import Limits
 from tests.refusal import refusal
 
 LIMITS = Limits()

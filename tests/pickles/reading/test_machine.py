@@ -10,8 +10,8 @@ import tracemalloc
 import pytest
 
 from safeser.errors import PayloadError, PolicyDenied
+from safeser.gate.values import Limits
 from safeser.pickles import loads
-from safeser.values import Limits
 from tests.samples import opcodes as op
 from tests.samples import pickles
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import SafeserError
+from safeser.gate.values import Limits
 from safeser.pickles import Budget
 from safeser.pickles.nodes import Call
 from safeser.pickles.trees.operations import Operation as Op
 from safeser.pickles.trees.reading import read_tree
 from safeser.pickles.trees.writing import write
-from safeser.values import Limits
 from tests.draws import draws
 from tests.pickles.trees.alike import described
 

@@ -9,12 +9,12 @@ from hypothesis import given
 
 from safeser import pickles
 from safeser.errors import SafeserError
+from safeser.gate.values import Limits
 from safeser.pickles import Budget, Profile
 from safeser.pickles.judge import judge
 from safeser.pickles.reading.machine import read
 from safeser.pickles.trees.reading import read_tree
 from safeser.pickles.trees.writing import write
-from safeser.values import Limits
 from tests.draws import draws
 from tests.equality import difference
 from tests.pickles.forging import refused

@@ -10,9 +10,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
+from safeser.gate.decision import SUBMITTING
+from safeser.gate.values import HARMLESS, Context, Kind
 from safeser.policy import explain
-from safeser.policy.rules import SUBMITTING, WEAKEST
-from safeser.values import HARMLESS, Context, Kind
+from safeser.policy.rules import WEAKEST
 from tests.draws import draws
 from tests.policy.random_policies import (
     FAMILIES,

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safeser.gate.values import Context
 from safeser.operations import NAMES as OPERATION_NAMES
 from safeser.policy import Policy, ready_policies
 from safeser.policy.questions.difference import Change, Difference, compare
 from safeser.policy.questions.difference_text import as_json, lines
 from safeser.policy.ready import locate
 from safeser.policy.rules import WEAKEST
-from safeser.values import Context
 from tests.draws import draws
 from tests.policy.random_policies import DATES, QUESTIONS, loaded, policies
 from tests.policy.reference import reference

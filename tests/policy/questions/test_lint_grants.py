@@ -6,7 +6,8 @@ import datetime
 
 import pytest
 
-from safeser.identity import PrivateKey, Roster
+from safeser.gate.key_pairs import PrivateKey
+from safeser.identity import Roster
 from safeser.policy import Policy
 from safeser.policy.questions.lint import lint
 from safeser.policy.questions.lint_grants import find_dates, find_narrowed

@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 
 import pytest
 
+from safeser.gate.values import Context, Kind
 from safeser.policy import Policy, ready_policies
 from safeser.policy.questions.matrix import LEGEND, matrix, page
-from safeser.values import Context, Kind
 
 
 def cells(policy: Policy) -> dict[tuple[str, str], str]:
@@ -74,6 +74,6 @@ def test_text_of_a_policy_is_escaped() -> None:
         "  dask: {types: ['my.lib:Thing']}\n"
     )
     (rule,) = policy.contexts
-    object.__setattr__(rule, "types", frozenset({"<script>alert(1)</script>"}))
+    object.__setattr__(rule, "authors", frozenset({"<script>alert(1)</script>"}))
     assert "<script>" not in page(policy)
     assert "&lt;script&gt;" in page(policy)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from safeser.errors import ConfigError
+from safeser.gate.values import Context, Kind
 from safeser.policy import Policy
 from safeser.policy.questions.readable import readable, reads_all
-from safeser.values import Context, Kind
 
 TEXT = """safeser: 1
 name: test

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from safeser.gate.values import Kind
 from safeser.operations import IN_ANY_RELEASE, Channel, Server
 from safeser.policy.questions import roles
 from safeser.policy.questions.roles import Need, Roles
 from safeser.policy.rules import HANDING
-from safeser.values import Kind
 
 ROLES = Roles("s", workers=("w", "v"), nannies=("n",), clients=("c",))
 

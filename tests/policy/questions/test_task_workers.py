@@ -7,10 +7,10 @@ import itertools
 import pytest
 
 from safeser.errors import ConfigError
+from safeser.gate.values import SEALED, Context, Kind
 from safeser.policy import Policy, ready_policies
 from safeser.policy.questions.task_workers import TaskWorkers
 from safeser.policy.taken_tasks import Takes
-from safeser.values import SEALED, Context, Kind
 
 HEAD = """\
 safeser: 1

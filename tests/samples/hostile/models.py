@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from safeser.families import records
-from safeser.values import Limits
+from safeser.gate.values import Limits
 from tests.samples import models as own
 from tests.samples.typed import hostile, sent, typed
 

@@ -12,9 +12,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
-from safeser.allowed import Allowed, check_global
-from safeser.errors import ConfigError
-from safeser.wording import legible
+from safeser.gate.refusals import ConfigError, legible
 
 __all__ = [
     "ANY_AUTHOR",
@@ -79,6 +77,7 @@ CONFLICT_WORDS = ("refuse", "warn")
 
 _PRINCIPAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}\Z")
 FAMILY = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
+_MAX_GLOBAL = 512  # longer than any real name
 
 
 class Kind(enum.Enum):
@@ -126,6 +125,20 @@ def check_family(name: object) -> str:
             fix="Use up to 32 of a-z, 0-9, - and _, a letter first.",
         )
     return name
+
+
+def check_global(name: object, *, rule: str = "config.allow") -> str:
+    """Return *name* if it names a global exactly, else raise :class:`ConfigError`."""
+    text = name if isinstance(name, str) and len(name) <= _MAX_GLOBAL else ""
+    module, _, qualname = text.partition(":")
+    parts = [*module.split("."), *qualname.split(".")]
+    if not all(part.isidentifier() for part in parts):
+        raise ConfigError(
+            "a global is named as module:qualname, exactly, without patterns",
+            rule=rule,
+            fix='Write it as in "mylib.models:Point".',
+        )
+    return text
 
 
 def _text(text: str) -> str:
@@ -279,7 +292,8 @@ class Grant:
     :param context: name of the policy's context that matched.
     :param families: families that may pass, in the policy's order of preference.
     :param profiles: names of the pickle profiles that bound family ``pickle``.
-    :param allow: further globals for family ``pickle``, each with its role.
+    :param allow: further globals for family ``pickle``, each with its role, as
+        ``safeser.allowed`` checked it.
     :param submission: ``"none"``, ``"sealed"`` or ``"code"``.
     :param operations: exact names of operations that are granted.
     :param types: exact ``module:qualname`` of types that may be read by what was registered for
@@ -294,7 +308,7 @@ class Grant:
     context: str
     families: tuple[str, ...]
     profiles: tuple[str, ...] = ("data",)
-    allow: tuple[Allowed, ...] = ()
+    allow: tuple[Any, ...] = ()
     submission: str = "none"
     operations: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
