@@ -37,7 +37,7 @@ unexport PYTHONPATH
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo fast test compat check docs pictures bench dask-suite differential fuzz soak mutants sweep brief \
+.PHONY: help demo fast test compat check docs pictures bench dask-suite differential fuzz soak mutants sweep brief trust \
 	format lock clean
 
 help:
@@ -73,6 +73,10 @@ check: $(VENV)/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@$(BIN)/python -m verification.lines
+
+## trust: print what a reviewer must trust, measured: functions, files, lines, imports; ten seconds
+trust: $(VENV)/dev.stamp
+	@$(BIN)/python -m verification.trust
 
 ## docs: build the site from docs/ into build/site, strictly; the packages come from requirements/docs.lock
 docs: $(VENV)/docs.stamp

@@ -12,17 +12,20 @@ from hypothesis import strategies as st
 from safeser.errors import EnvelopeError, PayloadError
 from safeser.gate.format import SMALL, check_payload
 from safeser.gate.values import Limits
-from tests.refusal import refusal
+from tests.refusal import refusal, remembered
 
 LARGE = SMALL + 3000
 
 
 class Reader:
-    """Reads one message as a connection does that takes large frames in pieces."""
+    """Reads one message as a connection does that takes large parts in pieces.
 
-    def __init__(self, world, session, wire, *, piece=1 << 10):
+    :param begins: bytes of the smallest part that is taken so.
+    """
+
+    def __init__(self, world, session, wire, *, piece=1 << 10, begins=SMALL):
         self.arrival, self.wire = world.begin(session, wire)
-        self.at, self.piece, self.memory = 0, piece, []
+        self.at, self.piece, self.begins, self.memory = 0, piece, begins, []
 
     def take(self, size):
         taken = self.wire[self.at : self.at + size]
@@ -31,7 +34,7 @@ class Reader:
         return memoryview(bytearray(taken))
 
     def body(self, length):
-        """Receive the bytes of one large frame, without what follows them."""
+        """Receive the bytes of one part, without what follows them."""
         frame = memoryview(bytearray(b"\xee" * length))
         self.memory.append(frame)
         self.arrival.begin(frame)
@@ -39,7 +42,7 @@ class Reader:
             self.arrival.feed(self.take(min(self.piece, length - start)))
 
     def part(self, length):
-        if length < SMALL:
+        if length < self.begins:
             self.arrival.take([self.take(length)], self.take(16))
             return
         self.body(length)
@@ -73,12 +76,15 @@ lengths_strategy = st.lists(
 )
 
 
-@given(lengths_strategy, st.sampled_from([999, 1 << 16, 1 << 20]))
-@example([SMALL, 0, 0, SMALL - 1, 1, 0, 5], 1 << 15)
-def test_pieces_of_any_size(world, lengths, piece):
+@given(lengths_strategy, st.sampled_from([999, 1 << 16, 1 << 20]), st.sampled_from([0, SMALL]))
+@example([SMALL, 0, 0, SMALL - 1, 1, 0, 5], 1 << 15, SMALL)
+@example([30_000] * 7, 1 << 15, 0)  # parts of several frames
+@example([SMALL - 1, 1, 0, SMALL, 0], 1 << 15, 0)
+def test_pieces_of_any_size(world, lengths, piece, begins):
     a, b = world.sessions()
     frames = [np.random.default_rng(n).bytes(length) for n, length in enumerate(lengths)]
-    verified = Reader(world, b, world.sealed(a, b"head", frames), piece=piece).read()
+    wire = world.sealed(a, b"head", frames)
+    verified = Reader(world, b, wire, piece=piece, begins=begins).read()
     assert verified.header == b"head"
     assert list(map(bytes, verified.frames)) == frames
     assert not any(frame.readonly for frame in verified.frames)
@@ -101,6 +107,34 @@ def test_a_changed_frame_leaves_nothing_in_its_memory(world, changed):
     fails(b, "envelope.gcm", reader.read)
     assert bytes(reader.memory[0]) == bytes(LARGE)
     fails(b, "envelope.format", reader.arrival.verified)
+
+
+SECRET = b"what nobody keeps"
+
+
+def _last_tag(reader):
+    reader.wire = flipped(reader.wire, len(reader.wire) - 1)
+    reader.read()
+
+
+def _cut(reader):
+    for length in reader.arrival.parts[:-1]:
+        reader.part(length)
+    reader.body(reader.arrival.parts[-1])
+    reader.arrival.drop()  # as a connection does whose stream ends
+    reader.arrival.verified(b"")
+
+
+@pytest.mark.parametrize(("ends", "rule"), [(_last_tag, "envelope.mac"), (_cut, "envelope.format")])
+@pytest.mark.parametrize("begins", [0, SMALL])
+def test_a_message_that_is_not_whole_leaves_no_plaintext(world, ends, rule, begins):
+    a, b = world.sessions()
+    wire = world.sealed(a, b"", [SECRET * n for n in (9, 5000, 3000, 3000, 9000)])
+    reader = Reader(world, b, wire, begins=begins)
+    with refusal(EnvelopeError, rule) as caught:
+        ends(reader)
+    reader.memory.clear()  # the caller's own
+    assert not remembered(caught.value, SECRET)
 
 
 def test_a_changed_frame_that_was_there_whole(world, monkeypatch):

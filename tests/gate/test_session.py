@@ -435,14 +435,35 @@ def test_a_forked_process_has_no_session(world, monkeypatch):
     assert a._sending.keys is a._receiving.keys is None
 
 
-def test_a_session_that_ends_while_a_message_is_written_writes_no_more(world):
-    session, _ = world.sessions()
+@pytest.mark.parametrize("why", ["its key was retired", "its time is up", "another process"])
+def test_a_session_that_ends_while_a_message_is_written_writes_no_more(world, monkeypatch, why):
+    now = [0.0]
+    session, _ = world.sessions(clock=lambda: now[0])
     buffers = session.sealing(b"", [bytes(4 << 20)])
     next(buffers)
     next(buffers)
-    session.end("its key was retired")
-    with pytest.raises(EnvelopeError, match="retired"):
+    if "key" in why:
+        session.end(why)
+    elif "time" in why:
+        now[0] = MAX_SECONDS
+    else:
+        monkeypatch.setattr("safeser.gate.session.os.getpid", lambda: -1)
+    with refusal(EnvelopeError, "envelope.ended", match=why):
         next(buffers)
+
+
+def test_keys_take_the_place_of_others_between_two_messages(world):
+    (a, b), (c, d) = world.sessions(), world.sessions(1)
+    buffers = a.sealing(b"", [bytes(1 << 17)])
+    begin = next(buffers)
+    arrival = b.arrival(b.prelude(begin[:64]), begin[64:])
+    for change in (lambda: a.send_as(c), lambda: b.receive_as(d)):
+        with refusal(EnvelopeError, "envelope.busy"):
+            change()
+    assert arrival.whole(memoryview(b"".join(buffers))).sequence == 1
+    a.send_as(c)
+    b.receive_as(d)
+    assert world.read(b, world.sealed(a, b"h", [])).session_id == d.id
 
 
 @pytest.mark.parametrize("number", [2**64 - 2, 2**64 - 1])

@@ -7,12 +7,14 @@ import contextlib
 import dataclasses
 import logging
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from distributed.comm import registry
 from distributed.comm.core import CommClosedError, connect
 
 from safeser.dask import comm_backend as module
+from safeser.dask.transport import comm as comm_module
 from safeser.dask.transport import connection_limits as counted
 from safeser.dask.transport.connection_limits import connections
 from safeser.errors import AuditError, AuthenticationError, ConfigError
@@ -184,6 +186,19 @@ async def test_a_key_that_nobody_lists_is_refused_and_recorded_with_its_address(
     assert refused["address"].startswith("127.0.0.1:")
     assert len(refused["key"]) == 19
     assert net.seen == []
+
+
+async def test_the_first_words_of_a_responder_are_those_of_the_document(net):
+    document = (Path(__file__).parents[3] / "docs/reference/envelope.md").read_text("utf-8")
+    async with net.serving() as listener:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
+        writer.write(PREAMBLE + bytes(32))  # a key of low order
+        refused = await closed_by_peer(reader)
+        writer.close()
+    assert refused == comm_module.REFUSED
+    assert refused[16:] == bytes(48)
+    for said in (refused[:16], comm_module._ACCEPTED, comm_module._FULL):
+        assert said.hex() in document
 
 
 async def test_a_stopping_listener_closes_whoever_is_pending(net):

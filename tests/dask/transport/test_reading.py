@@ -19,7 +19,7 @@ from safeser.errors import SafeserError
 from safeser.gate.session import Arrival, SessionClosed
 from safeser.operations import Server
 from tests.dask.forged import forged
-from tests.refusal import refusal
+from tests.refusal import refusal, remembered
 
 GREETING = {"compression": None, "pickle-protocol": 5, "python": (3, 11, 7)}
 BEAT = {"op": "heartbeat-client", "client": "Client-1"}
@@ -254,6 +254,39 @@ async def test_what_a_comm_refuses_is_gone_when_it_raises(wire, monkeypatch):
         assert [each() for each in seen] == [None]  # while the error is still here
     finally:
         gc.enable()
+
+
+SECRET = b"what nobody keeps"
+
+
+def _incomplete(w, ends):
+    """Return a message of two large frames, with a last tag that is wrong, or half the second."""
+    wire = w.sealed(b"\x80", b"\x90", *[SECRET * 9000] * 2)
+    return wire[:-1] + bytes((wire[-1] ^ 1,)) if ends == "last tag" else wire[:-80_000]
+
+
+@pytest.mark.parametrize("ends", ["last tag", "cut", "cancelled"])
+async def test_a_large_message_that_is_not_whole_leaves_nothing(wire, monkeypatch, ends):
+    budget = Unfinished(1 << 26)
+    monkeypatch.setattr(module, "unfinished", budget)
+    monkeypatch.setattr(frames_module, "PIECE", 1 << 14)
+    w = wire("alice", asks=True)
+    comm = await w.greet()
+    await comm.write({"op": "gather", "keys": ["x"]})
+    w.mine.sendall(_incomplete(w, ends))
+    reading = asyncio.create_task(comm.read())
+    if ends == "cancelled":
+        while budget.held < len(SECRET) * 13_000:
+            await asyncio.sleep(0.001)
+        reading.cancel()
+    elif ends == "cut":
+        w.mine.close()
+    await asyncio.wait([reading])
+    with pytest.raises((CommClosedError, asyncio.CancelledError)) as caught:
+        reading.result()
+    assert not remembered(caught.value, SECRET)
+    assert budget.held == 0
+    assert not budget._arriving
 
 
 async def test_a_sender_that_stalls_while_others_wait_is_closed(wire, monkeypatch):
