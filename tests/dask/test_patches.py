@@ -7,11 +7,13 @@ import logging
 import subprocess
 import sys
 from importlib import import_module
+from inspect import iscoroutinefunction
 from pathlib import Path
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 
 import distributed
 import pytest
+from distributed.core import _expects_comm
 
 import safeser
 from safeser.dask import patches
@@ -25,9 +27,11 @@ from safeser.dask.patches.fingerprints import (
     normalized,
 )
 from safeser.dask.patches.patch import ANY, apply, rebind, stock_of
+from safeser.dask.servers import Part
 from safeser.errors import ConfigError
+from safeser.operations import Server
 from tests.dask.assignments import modules_of, replaced_in
-from tests.dask.patched import undo
+from tests.dask.patched import Peer, serve, undo
 from verification.compat.fingerprints import definition, modules
 
 PROGRAM = Path(__file__).parent / "programs" / "changed.py"
@@ -74,6 +78,58 @@ def test_no_other_module_replaces_anything_of_dask():
 def test_a_row_that_names_nothing_is_refused(target, process):
     with pytest.raises(ValueError):
         Patch(target=target, reason="r.", process=process, needed=True, replace=print)
+
+
+@pytest.mark.parametrize("given", [{}, {"by": print, "value": 1}])
+def test_a_row_names_one_thing_that_takes_over(given):
+    with pytest.raises(ValueError):
+        Patch(target="a:b", reason="r.", process=ANY, **given)
+
+
+def test_at_most_fifteen_rows_have_code_of_their_own():
+    """Any other names a part with its method, or a function, of the module that decides."""
+    own = [each.target for each in PATCHES if is_own(each)]
+    assert len(own) <= 15, own
+
+
+def is_own(patch):
+    taking = patch.by[1] if isinstance(patch.by, tuple) else patch.by
+    taking = next(each for each in (taking, patch.value, patch.replace) if each is not None)
+    return getattr(taking, "__module__", "").startswith(patches.__name__)
+
+
+class Kept(Part):
+    def called(self, stock, *args):
+        return self._known.role, stock(*args)
+
+    def asked(self, stock, comm, *args):
+        return comm, stock(*args)
+
+
+class Stock:
+    def plain(self, x):
+        return x
+
+    async def later(self, x):
+        return x
+
+
+@pytest.mark.parametrize("via", [(), ("server",)])
+def test_a_row_delegates_to_a_part_of_the_server(via):
+    def replaced(name, method):
+        given = row("a:Stock.x", replace=None, by=(Kept, method), via=via)
+        return given.replacement(vars(Stock)[name])
+
+    made, peer = Stock(), Peer()
+    made.server = Stock() if via else None
+    serve(made.server or made, Server.WORKER, SimpleNamespace())
+    assert replaced("plain", Kept.called)(made, 1) == (Server.WORKER, 1)
+    asked = replaced("plain", Kept.asked)
+    assert _expects_comm(MethodType(asked, made))
+    assert asked(made, peer, 1) == (peer, 1)
+    assert asked(made, 1) == (None, 1)
+    assert asked(Stock(), peer, 1) == 1  # of a server that is not registered
+    assert iscoroutinefunction(replaced("later", Kept.asked))
 
 
 # --- fingerprints --------------------------------------------------------------------------------

@@ -12,18 +12,7 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from threading import Lock
 
-from safeser.dask.patches import (
-    client,
-    display,
-    nanny,
-    node,
-    progress,
-    scheduler,
-    serializing,
-    shuffle,
-    small_tasks,
-    worker,
-)
+from safeser.dask.patches import client, display, scheduler, small_tasks, worker
 from safeser.dask.patches.fingerprints import is_there, known_sources, unknown
 from safeser.dask.patches.patch import Patch, apply, is_applied, rebind
 from safeser.errors import ConfigError
@@ -34,16 +23,11 @@ __all__ = ["PATCHES", "Patch", "install", "rebind", "require_known"]
 logger = logging.getLogger("safeser.dask")
 
 PATCHES: tuple[Patch, ...] = (
-    *node.ROWS,
     *scheduler.ROWS,
     *small_tasks.ROWS,
     *worker.ROWS,
-    *nanny.ROWS,
-    *shuffle.ROWS,
     *client.ROWS,
-    *progress.ROWS,
     *display.ROWS,
-    *serializing.ROWS,
 )
 
 _lock = Lock()

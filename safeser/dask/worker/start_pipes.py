@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import assert_spawning
@@ -47,8 +47,8 @@ _MOST_REASON = 300
 class Pipes:
     """What distributed's nanny asks for queues, in place of a context of multiprocessing."""
 
-    def __init__(self, context: Any) -> None:
-        self._context = context
+    def __init__(self, get_context: Callable[[], Any]) -> None:
+        self._context = get_context()
         self._next = iter((StartPipe, StopPipe))
 
     def Queue(self) -> StartPipe | StopPipe:

@@ -11,38 +11,19 @@ not asked. What a client brings by itself is that client's.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from safeser.dask.messages.author_statements import statement, stating, take_stated
+from safeser.dask.messages.fetched import gather_apart
 from safeser.dask.servers import Part
 from safeser.values import Kind
 
-__all__ = ["Authors", "gathering"]
+__all__ = ["Authors"]
 
 #: Entries of released keys that are kept beyond twice the number of those in use.
 _SPARE = 1_000
-
-#: The authors of the values that a worker gathers for its scheduler in this context.
-_gathered: ContextVar[Mapping[Any, str] | None] = ContextVar("safeser-gathered", default=None)
-
-
-# --- what is gathered -----------------------------------------------------------------------------
-
-
-@contextmanager
-def gathering(authors: Mapping[Any, str]) -> Iterator[None]:
-    """Have the values that a worker gathers meanwhile be those of *authors*, by their keys."""
-    token = _gathered.set(authors)
-    try:
-        yield
-    finally:
-        _gathered.reset(token)
-
-
-# --- of one worker -------------------------------------------------------------------------------
 
 
 class Authors(Part):
@@ -65,9 +46,17 @@ class Authors(Part):
             self._of = {key: author for key, author in self._of.items() if key in there}
             self._most = 2 * len(self._of) + _SPARE
 
-    def fields(self, keys: Collection[Any]) -> dict[str, Any]:
-        """Return what a message states of the authors of *keys*."""
-        return statement(keys, self._of)
+    def batched_send(self, stock: Callable[[Any], None], message: dict[str, Any]) -> None:
+        """Send *message* as *stock* does; a report of copies states their authors."""
+        reports = message.get("op") == "add-keys"
+        stock({**message, **statement(message["keys"], self._of)} if reports else message)
+
+    async def gather_dep(
+        self, stock: Callable[..., Any], worker: str, to_gather: Any, *args: Any, **more: Any
+    ) -> Any:
+        """Fetch values as *stock* does, of their present authors, each of which may be refused."""
+        with self.wanted(to_gather):
+            return await gather_apart(stock, worker, to_gather, *args, **more)
 
     def wanted(self, keys: Iterable[Any]) -> AbstractContextManager[None]:
         """Require the present authors for values of *keys* that are fetched within the block.
@@ -105,12 +94,6 @@ class Authors(Part):
                 fix="Choose another key.",
             )
         return [key for key in keys if key not in taken]
-
-    def gathered(self, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
-        """Return those of *data*, which was gathered, that are of the authors stated for it."""
-        stated = _gathered.get()
-        former = self.of_others(stated) if stated else ()
-        return {key: data[key] for key in data if key not in former} if former else data
 
     def leave_out_former(self, request: dict[str, Any]) -> None:
         """Leave out of *request*, for values, the keys by which its peer means others than these.
