@@ -308,43 +308,36 @@ class Guard(Part):
     ) -> Any:
         """Record data as *stock* does, unless a key of it is another principal's.
 
+        A key may have come to be another's since its data was on its way.
+
         :param comm: the connection of a client that brought data to workers by itself, and asks;
             None where it says so on its stream, and where the scheduler itself has brought it.
         """
-        data = {"who_has": who_has, "nbytes": nbytes, "client": client}
-        if comm is not None:
-            return self._announce(stock, comm, data)
-        if client is None or _submission.get() is not None:
-            return self._take_data(stock, data)
-        stream = self._server.client_comms.get(client)
-        if stream is not None:  # else the client has left and waits for no answer
-            self._announce(stock, stream.comm, data)
-        return None
-
-    def _announce(self, stock: Callable[..., Any], comm: Any, data: Mapping[str, Any]) -> Any:
+        if comm is None and client is not None and _submission.get() is None:
+            stream = self._server.client_comms.get(client)
+            if stream is None:
+                return None  # the client has left and waits for no answer
+            comm = stream.comm
         try:
-            with self._submission_from(comm, data["client"]):
-                return self._take_data(stock, data)
+            with self._submission_from(comm, client) as submission:
+                self._check_data(submission, who_has, operation="update_data")
+                return stock(who_has=who_has, nbytes=nbytes, client=client)
         except PolicyDenied as error:
+            if comm is None:
+                raise
             if error.rule == "key.definition":
                 # A client that brought nothing could otherwise have workers drop what they compute.
-                sender = self._submission_by(comm, None).principal
+                sender = submission.principal
                 self._coming.drop(
                     {
                         key: [each for each in addresses if self._takes_data(each, sender)]
-                        for key, addresses in data["who_has"].items()
+                        for key, addresses in who_has.items()
                     }
                 )
             return error_reply(error)
 
-    def _take_data(self, stock: Callable[..., Any], data: Mapping[str, Any]) -> Any:
-        """Record *data*; a key may have come to be another's since it was on its way."""
-        submission = self._current(data["client"])
-        self._check_data(submission, data["who_has"], operation="update_data")
-        return stock(**data)
-
     def _takes_data(self, address: str, sender: str) -> bool:
-        """Tell whether the worker at *address* takes data from *sender*; see direct.py."""
+        """Tell whether the worker at *address* takes data from *sender*; see direct_requests.py."""
         link = link_of(self._server.stream_comms.get(self._server.coerce_address(address)))
         if link is None:
             return False
@@ -357,18 +350,15 @@ class Guard(Part):
     @contextmanager
     def _submission_from(self, comm: Any, client: str | None) -> Iterator[Submission]:
         """Record for the duration of the block that what arrives came over *comm*."""
-        submission = self._submission_by(comm, client)
-        token = _submission.set(submission)
+        link = getattr(comm, "link", None)
+        found = self._current(client)
+        if link is not None:
+            found = Submission(Origin(link.peer), client or "", link)
+        token = _submission.set(found)
         try:
-            yield submission
+            yield found
         finally:
             _submission.reset(token)
-
-    def _submission_by(self, comm: Any, client: str | None) -> Submission:
-        link = getattr(comm, "link", None)
-        if link is None:
-            return self._current(client)
-        return Submission(Origin(link.peer), client or "", link)
 
     def _check_data(self, submission: Submission, keys: Iterable[Any], *, operation: str) -> None:
         """Refuse data under the keys of tasks, and under keys of another principal's data.
