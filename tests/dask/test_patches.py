@@ -26,7 +26,7 @@ from safeser.dask.patches.fingerprints import (
     known_sources,
     normalized,
 )
-from safeser.dask.patches.patch import ANY, apply, rebind, stock_of
+from safeser.dask.patches.patch import apply, rebind, stock_of
 from safeser.dask.servers import Part
 from safeser.errors import ConfigError
 from safeser.operations import Server
@@ -73,17 +73,12 @@ def test_no_other_module_replaces_anything_of_dask():
 
 
 @pytest.mark.parametrize(
-    ("target", "process"), [("no colon", ANY), ("a:b", ()), ("a:b", ("owner",))]
+    ("target", "given"),
+    [("no colon", {"by": print}), ("a:b", {}), ("a:b", {"by": print, "value": 1})],
 )
-def test_a_row_that_names_nothing_is_refused(target, process):
+def test_a_row_names_one_target_and_one_thing_that_takes_over(target, given):
     with pytest.raises(ValueError):
-        Patch(target=target, reason="r.", process=process, needed=True, replace=print)
-
-
-@pytest.mark.parametrize("given", [{}, {"by": print, "value": 1}])
-def test_a_row_names_one_thing_that_takes_over(given):
-    with pytest.raises(ValueError):
-        Patch(target="a:b", reason="r.", process=ANY, **given)
+        Patch(target=target, reason="r.", **given)
 
 
 def test_at_most_fifteen_rows_have_code_of_their_own():
@@ -264,7 +259,7 @@ def other(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "patched_module", raising=False)
     rows = {name: row(f"patched_module:{name}") for name in ("plain", "Kind.method")}
-    reviewed = {each.target: frozenset([fingerprints._installed(each)]) for each in rows.values()}
+    reviewed = {each.target: frozenset([fingerprints.installed(each)]) for each in rows.values()}
     fingerprints._definition.cache_clear()
     fingerprints._lines.cache_clear()
     know(monkeypatch, reviewed)
@@ -281,9 +276,7 @@ def know(monkeypatch, reviewed):
 
 
 def row(target, *, needed=True, replace=lambda stock: lambda *args: "own", **more):
-    return Patch(
-        target=target, reason="It matters.", process=ANY, needed=needed, replace=replace, **more
-    )
+    return Patch(target=target, reason="It matters.", needed=needed, replace=replace, **more)
 
 
 def test_known_rows_are_installed_once(other):

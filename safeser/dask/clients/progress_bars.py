@@ -37,20 +37,15 @@ async def listen(stock: Callable[[], Awaitable[None]], bar: Any) -> None:
 
 def _counted(bar: Any, client: Any) -> dict[str, Any]:
     """Return what *bar* draws of the futures of *client*."""
-    waiting, status = _waiting(bar, client)
-    if not isinstance(bar, MultiProgressBar):
-        return {"all": len(bar.keys), "remaining": len(waiting), **status}
-    total = Counter(map(bar.group_by, bar.keys))
-    left = Counter(map(bar.group_by, waiting))
-    return {"all": dict(total), "remaining": {name: left[name] for name in total}, **status}
-
-
-def _waiting(bar: Any, client: Any) -> tuple[list[Any], dict[str, Any]]:
-    """Return the keys that are still awaited, and how far the whole is."""
     # Of a future that the client released there is no state.
     states = {key: client.futures[key] for key in bar.keys if key in client.futures}
     waiting = [key for key, state in states.items() if state.status == "pending"]
-    failed = [state for state in states.values() if state.status == "error"]
-    if failed:
-        return waiting, {"status": "error", "exception": failed[0].exception}
-    return waiting, {"status": "running" if waiting else "finished"}
+    found = {"status": "running" if waiting else "finished"}
+    for state in states.values():
+        if state.status == "error":
+            found = {"status": "error", "exception": state.exception}
+            break
+    if not isinstance(bar, MultiProgressBar):
+        return {"all": len(bar.keys), "remaining": len(waiting), **found}
+    total, left = (Counter(map(bar.group_by, keys)) for keys in (bar.keys, waiting))
+    return {"all": dict(total), "remaining": {name: left[name] for name in total}, **found}

@@ -25,7 +25,7 @@ from distributed.dashboard.utils import update
 from distributed.utils import log_errors
 from tornado.ioloop import IOLoop
 
-from safeser.audit.outputs.activity import Activity, Refusal
+from safeser.audit.outputs.activity import Activity
 from safeser.audit.record import printable
 from safeser.channel import Link
 from safeser.dask.monitoring import activity_of
@@ -175,11 +175,9 @@ class LastRefusals(_Rows):
     height = 400
 
     def rows(self) -> list[tuple[Any, ...]]:
-        return [(_clock(each), *each[1:]) for each in self._of.refusals[:_ROWS]]
-
-
-def _clock(refusal: Refusal) -> str:
-    return datetime.fromtimestamp(refusal.time // 1_000_000, UTC).strftime("%H:%M:%S")
+        shown = self._of.refusals[:_ROWS]
+        clocks = (datetime.fromtimestamp(each.time // 1_000_000, UTC) for each in shown)
+        return [(f"{at:%H:%M:%S}", *each[1:]) for at, each in zip(clocks, shown, strict=True)]
 
 
 @log_errors  # type: ignore[untyped-decorator]  # distributed ships no types

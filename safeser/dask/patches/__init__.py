@@ -13,7 +13,7 @@ from importlib.metadata import version
 from threading import Lock
 
 from safeser.dask.patches import client, display, scheduler, small_tasks, worker
-from safeser.dask.patches.fingerprints import is_there, known_sources, unknown
+from safeser.dask.patches.fingerprints import installed, known_sources, unknown
 from safeser.dask.patches.patch import Patch, apply, is_applied, rebind
 from safeser.errors import ConfigError
 from safeser.operations import release
@@ -95,7 +95,7 @@ def _table(strange: Sequence[Patch]) -> str:
     """Return one line for each of *strange*, the needed ones first."""
     rows = [("what safeser replaces", "source", "needed")]
     for each in sorted(strange, key=lambda row: (not row.needed, row.target)):
-        source = "changed" if is_there(each) else "not found"
+        source = "not found" if installed(each) is None else "changed"
         rows.append((each.target, source, "yes" if each.needed else "no"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)

@@ -16,7 +16,7 @@ from safeser.dask.clients.gathering import track_future
 from safeser.dask.clients.progress_bars import listen
 from safeser.dask.clients.tokenizer import own_token
 from safeser.dask.contents.opened_graph import FAMILY, own_functions
-from safeser.dask.patches.patch import ANY, Patch
+from safeser.dask.patches.patch import Patch
 from safeser.dask.settings import uses_own_tokenizer
 
 __all__ = ["ROWS"]
@@ -40,22 +40,21 @@ def _direct_worker_rpc(stock: property) -> property:
     return property(worker_rpc)
 
 
-_of_client = partial(Patch, process=("client",), needed=False)
-_patch = partial(Patch, process=ANY, needed=False)
+_patch = partial(Patch, needed=False)
 
 ROWS = (
-    _of_client(
+    _patch(
         target="distributed.client:as_completed._track_future",
         reason="as_completed(with_results=True) waits for ever for a value that may not come.",
         by=track_future,
     ),
-    _of_client(
+    _patch(
         target="distributed.actor:Actor._worker_rpc",
         reason="A scheduler that opens nothing relays no calls of actors: it could make others.",
         replace=_direct_worker_rpc,
     ),
     *(
-        _of_client(
+        _patch(
             target=f"distributed.diagnostics.progressbar:{name}.listen",
             reason="A progress bar has the scheduler run a function, which not everybody may.",
             by=listen,
@@ -66,7 +65,6 @@ ROWS = (
         target=f"distributed.protocol.serialize:families[{FAMILY}]",
         reason="Dask's scheduler opens a graph by a family that it knows; safeser hands"
         " it the tasks that were verified.",
-        process=("scheduler", "client"),
         replace=own_functions,
         source=("distributed.protocol.serialize:register_serialization_family",),
     ),

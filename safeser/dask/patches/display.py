@@ -11,7 +11,6 @@ control characters: peers choose the keys of futures and actors that come from q
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from distributed.diagnostics.progressbar import MultiProgressWidget
 from jinja2 import Environment, Template, Undefined
 from markupsafe import Markup, escape
 
-from safeser.dask.patches.patch import ANY, Patch
+from safeser.dask.patches.patch import Patch
 from safeser.dask.wire.bounded_repr import has_bounded_repr, type_name
 from safeser.errors import PayloadError
 from safeser.families.errors.failures import shown
@@ -136,22 +135,21 @@ def _are_counted(left: Any, total: Any) -> bool:
 _BARS = "distributed.diagnostics.progressbar"
 _ENVIRONMENT = "dask.widgets.widgets:get_environment"
 
-_patch = partial(Patch, process=ANY)
 
 ROWS = (
-    _patch(
+    Patch(
         target="dask.widgets.widgets:Environment",
         reason="Templates insert texts of peers unescaped: a worker's name runs scripts.",
         value=Escaping,
         source=(_ENVIRONMENT, "dask.widgets.widgets:get_template"),
     ),
-    _patch(
+    Patch(
         target="dask.widgets.widgets:FILTERS[html_escape]",
         reason="Text that templates escape themselves would be escaped twice.",
         value=escape,
         source=(_ENVIRONMENT,),
     ),
-    _patch(
+    Patch(
         target="dask.array.core:ARRAY_TEMPLATE",
         reason="dask.array keeps a template that it made before the environment escaped.",
         replace=lambda stock: get_template("array.html.j2"),
@@ -159,7 +157,7 @@ ROWS = (
         when_imported=True,
     ),
     *(
-        _patch(
+        Patch(
             target=f"dask.dot:{name}",
             reason="graphviz takes a task's name in angle brackets for HTML, with links and files.",
             by=_labelled,
@@ -167,7 +165,7 @@ ROWS = (
         for name in ("label", "box_label")
     ),
     *(
-        _patch(
+        Patch(
             target=f"distributed.{name}.__repr__",
             reason="The key of a future or actor that a peer named steers the terminal.",
             by=_printable,
@@ -175,7 +173,7 @@ ROWS = (
         for name in ("client:Future", "actor:Actor")
     ),
     *(
-        _patch(
+        Patch(
             target=f"{_BARS}:{name}._draw_stop",
             reason="A progress bar inserts the text of a task's error unescaped.",
             by=_draw_stop,
@@ -183,7 +181,7 @@ ROWS = (
         for name in ("ProgressWidget", "MultiProgressWidget")
     ),
     *(
-        _patch(
+        Patch(
             target=f"{_BARS}:{name}._draw_bar",
             reason="A progress bar inserts the text of the scheduler's counts unescaped.",
             by=_draw_bar,

@@ -24,11 +24,6 @@ from distributed.comm import Comm
 
 from safeser.dask.servers import Part, part_of
 
-#: In the place of roles: every process that loads the comm backend.
-ANY = ("any",)
-
-_ROLES = frozenset({"scheduler", "worker", "nanny", "client", *ANY})
-
 _ABSENT = object()
 
 _Function = Callable[..., Any]
@@ -41,7 +36,6 @@ class Patch:
     :param target: ``module:Class.method``, ``module:name``, or ``module:name[key]`` for one item of
         a dictionary.
     :param reason: what goes wrong without it, and where that was reported.
-    :param process: the roles that need it: scheduler, worker, nanny, client, or :data:`ANY`.
     :param needed: whether a guarantee of SECURITY.md rests on it. Where the source is unknown, a
         needed row refuses to start, and any other is left out.
     :param by: the function that is called in place of Dask's, with Dask's own before the arguments;
@@ -62,7 +56,6 @@ class Patch:
 
     target: str
     reason: str
-    process: tuple[str, ...]
     by: _Function | tuple[type[Part], _Function] | None = None
     via: tuple[str, ...] = ()
     value: Any = None
@@ -73,8 +66,6 @@ class Patch:
     when: Callable[[], bool] | None = None
 
     def __post_init__(self) -> None:
-        if not self.process or not _ROLES.issuperset(self.process):
-            raise ValueError(f"{self.target}: no such roles: {self.process}")
         if ":" not in self.target:
             raise ValueError(f"{self.target} is not module:name")
         if [self.by, self.value, self.replace].count(None) != 2:

@@ -51,7 +51,6 @@ ROWS = (
         target="distributed.batched:BatchedSend.start",
         reason="A scheduler reports the end of tiny tasks to a client in batches of one or two,"
         " each of which is verified, decided and recorded.",
-        process=("scheduler",),
         needed=False,
         by=_start,
         source=(
@@ -65,7 +64,6 @@ ROWS = (
         target="distributed.scheduler:offload",
         reason="A graph of signed tasks, of which nothing has to be computed, is handed to a thread"
         " and back, which takes a fifth of what one submission costs.",
-        process=("scheduler",),
         needed=False,
         by=_offload,
         source=(

@@ -7,14 +7,13 @@ does not know its worker; what differs there are events whose values safeser has
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from distributed import Client
 
 from safeser.dask.clients.joblib_calls import register_backend
 from safeser.dask.contents.failures import told
-from safeser.dask.patches.patch import ANY, Patch
+from safeser.dask.patches.patch import Patch
 from safeser.dask.servers import served
 from safeser.dask.transport.connection_roles import with_role
 from safeser.dask.transport.other_schemes import sealed
@@ -50,16 +49,12 @@ def _client_of_task(stock: Callable[..., Any], worker: Any, *args: Any, **kwargs
     return client
 
 
-_patch = partial(Patch, process=("worker",))
-_of_nanny = partial(Patch, process=("nanny",))
-
 ROWS = (
     # every server
     Patch(
         target="distributed.comm.registry:backends",
         reason="An address in a message chooses the transport: a worker whose own links were signed"
         " was told to gather from tcp:// and ran the pickle that came back.",
-        process=ANY,
         replace=sealed,
         source=("distributed.comm.registry:get_backend",),
     ),
@@ -67,19 +62,16 @@ ROWS = (
         target="distributed.security:Security.get_connection_args",
         reason="A connection's arguments do not say for which role it is opened, so that in a"
         " process of several roles one would speak as another.",
-        process=ANY,
         replace=with_role,
     ),
     Patch(
         target="distributed.node:ServerNode.start_http_server",
         reason="A worker's dashboard, which authenticates no request, listens on all interfaces.",
-        process=("worker",),
         by=start_http_server,
     ),
     Patch(
         target="distributed.preloading:_download_module",
         reason="A preload that is a web address is downloaded and run.",
-        process=("scheduler", "worker", "nanny"),
         value=refuse_download,
         source=(
             "distributed.preloading:_download_module",
@@ -92,43 +84,42 @@ ROWS = (
             target=f"distributed.{module}:error_message",
             reason="The pickle that Dask makes of what a task raised lacks file names, members and"
             " attributes, and is its text alone where it cannot be pickled.",
-            process=("worker", "nanny", "scheduler"),
             needed=False,
             by=told,
             source=("distributed.core:error_message",),
         )
         for module in ("worker", "worker_state_machine", "nanny")
     ),
-    _patch(
+    Patch(
         target="distributed.worker:Worker.gather",
         reason="A worker does not know the authors of the values that it is told to fetch, and"
         " keeps a former value of the key instead.",
         by=(Stimuli, Stimuli.gather),
     ),
-    _patch(
+    Patch(
         target="distributed.worker:Worker.update_data",
         reason="A worker does not know the authors of the values that it is brought, and keeps a"
         " former value of the key instead.",
         by=(Stimuli, Stimuli.update_data),
     ),
-    _patch(
+    Patch(
         target="distributed.worker:Worker.handle_stimulus",
         reason="A value of a cancelled or former task of a key is taken for that of the present"
         " one; a task waits for ever for a value that cannot come (distributed issue 6705); authors"
         " of values are not recorded.",
-        by=(Stimuli, Stimuli.handle_all),
+        by=(Stimuli, Stimuli.handle),
         source=(
             "distributed.worker:Worker.handle_stimulus",
             "distributed.worker_state_machine:BaseWorker.handle_stimulus",
             "distributed.worker_state_machine:WorkerState._gather_dep_done_common",
         ),
     ),
-    _patch(
+    Patch(
         target="distributed.worker:Worker.batched_send",
         reason="A worker reports a copy of a key, without the author of the value.",
         by=(Authors, Authors.batched_send),
     ),
-    _patch(
+    Patch(
         target=_GATHER_DEP,
         reason="One value that may not come fails all that were fetched with it; a value that"
         " another author's task had under the key is fetched in place of the one meant.",
@@ -136,27 +127,27 @@ ROWS = (
         source=(_GATHER_DEP, _HANDLE_EVENT, _GATHERED),
     ),
     # Understands what the row before returns.
-    _patch(
+    Patch(
         target=_HANDLE_EVENT,
         reason="A worker's state handles no event by which some values arrive and others fail.",
         needed=False,
         by=handle_event,
         source=(_GATHER_DEP, _HANDLE_EVENT, _GATHERED),
     ),
-    _patch(
+    Patch(
         target="distributed.worker:Worker._get_client",
         reason="The client that a worker makes for its tasks answers a submission with the result"
         " of another definition, where it holds a future of that key.",
         needed=False,
         by=_client_of_task,
     ),
-    _patch(
+    Patch(
         target="distributed.shuffle._core:ShuffleRun._write_to_disk",
         reason="A shard names the file that a worker appends it to, outside the shuffle's folder.",
         by=write_own,
     ),
     # nannies
-    _of_nanny(
+    Patch(
         target="distributed.nanny:get_mp_context",
         reason="A nanny unpickles what its worker's process puts into a queue, and waits for locks"
         " and semaphores that this process shares.",
@@ -169,7 +160,7 @@ ROWS = (
             "distributed.nanny:WorkerProcess.mark_stopped",
         ),
     ),
-    _of_nanny(
+    Patch(
         target="distributed.nanny:Nanny.instantiate",
         reason="Workers of all nannies have folders beside each other, and a nanny deletes the one"
         " that its worker's process names.",
@@ -181,7 +172,7 @@ ROWS = (
             "distributed.diskutils:WorkSpace.__init__",
         ),
     ),
-    _of_nanny(
+    Patch(
         target=_WAIT,
         reason="A nanny deletes the folder and unregisters the address that its worker's process"
         " names, whatever these are.",
@@ -189,13 +180,13 @@ ROWS = (
         via=("on_exit", "__self__"),
         source=(_START, _WAIT, "distributed.nanny:Nanny._unregister"),
     ),
-    _of_nanny(
+    Patch(
         target="distributed.nanny:Nanny.plugin_add",
         reason="The nanny of a confined worker runs plugins, outside of the sandbox.",
         by=(OwnWorker, OwnWorker.plugin_add),
         source=("distributed.nanny:Nanny.plugin_add", "distributed.nanny:Nanny.start_unsafe"),
     ),
-    _of_nanny(
+    Patch(
         target="distributed.nanny:Nanny._on_worker_exit_sync",
         reason="A nanny whose worker cannot run prints tracebacks in place of one line, and"
         " nothing deletes the folder that it made for the worker.",

@@ -140,20 +140,16 @@ class Cancellation(Part):
             elif each in begun:
                 verdicts[each] = all(verdicts.get(one, True) for one in each.dependents or ())
                 ahead.pop()
-            elif self._is_anothers(each, principal):
+            elif any(
+                # What queues, variables and datasets hold, is its submitter's.
+                (self._owners.of_client(one.client_key) or self._owners.of(each)) != principal
+                for one in each.who_wants or ()
+            ):
                 verdicts[each] = False
             else:
                 begun.add(each)
                 ahead += [one for one in each.dependents or () if one not in begun]
         return verdicts[task]
-
-    def _is_anothers(self, task: TaskState, principal: str) -> bool:
-        for wanting in task.who_wants or ():
-            # What queues, variables and datasets hold, is its submitter's.
-            whose = self._owners.of_client(wanting.client_key) or self._owners.of(task)
-            if whose != principal:
-                return True
-        return False
 
     # --- principals that were retired ------------------------------------------------------------
 

@@ -16,11 +16,11 @@ from safeser.dask.equality.difference import Difference
 from safeser.dask.scheduler.scattered import ScatteredData
 from safeser.dask.scheduler.weak_task_dict import WeakTaskDict
 from safeser.dask.servers import Part, link_of
-from safeser.dask.wire import task_key
+from safeser.dask.wire.task_key import shown_key
 from safeser.errors import PolicyDenied
 from safeser.values import UNKNOWN
 
-__all__ = ["FIX", "Conflict", "Origin", "Owners", "Submission", "describe", "refusal", "shown_key"]
+__all__ = ["FIX", "Conflict", "Origin", "Owners", "Submission", "describe", "refusal"]
 
 #: As much of a key as errors and records show.
 _SHOWN = 60
@@ -96,6 +96,11 @@ class Conflict:
     difference: Callable[[], Difference] | None = None
     doubted: bool = False
 
+    @property
+    def key(self) -> str:
+        """A readable key, which the client that submitted it chose."""
+        return shown_key(self.task.key, _SHOWN)
+
 
 def refusal(submission: Submission, conflicts: Sequence[Conflict]) -> PolicyDenied:
     """Return the error of a submission that *conflicts* refuse; the caller records them."""
@@ -119,11 +124,6 @@ def describe(submission: Submission, conflicts: Sequence[Conflict], outcome: str
         own = first.owner == submission.principal
         what += f" ({first.difference().text(values=own)})"
     return (
-        f"key {shown_key(first)!r}{others}, submitted by {submission.principal!r}, was first"
+        f"key {first.key!r}{others}, submitted by {submission.principal!r}, was first"
         f" submitted by {first.owner!r} with {what}. {outcome}"
     )
-
-
-def shown_key(conflict: Conflict) -> str:
-    """Return a readable key, which the client that submitted it chose."""
-    return task_key.shown_key(conflict.task.key, _SHOWN)

@@ -47,7 +47,6 @@ from safeser.dask.scheduler.conflicts import (
     Submission,
     describe,
     refusal,
-    shown_key,
 )
 from safeser.dask.scheduler.readers import Readers
 from safeser.dask.scheduler.scattered import Arrivals, ScatteredData
@@ -424,9 +423,7 @@ class Guard(Part):
         for place, conflict in enumerate(conflicts):
             if place < _RECORDED:
                 name = "warn" if permitted else "refuse"
-                said = event(
-                    name, context, None, conflict.rule, permitted, where=shown_key(conflict)
-                )
+                said = event(name, context, None, conflict.rule, permitted, where=conflict.key)
                 audit.record({**said, "author": conflict.owner})
             else:
                 audit.count(

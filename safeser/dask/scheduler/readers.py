@@ -80,7 +80,10 @@ class Readers(Part):
         for key in keys:
             task = tasks.get(key)
             owner = context.sender if task is None else self._owners.of(task)
-            if owner == context.sender or _is_published(task):
+            wanting = () if task is None else task.who_wants or ()
+            if owner == context.sender or any(
+                each.client_key.startswith(_PUBLISHED) for each in wanting
+            ):
                 continue
             if owner not in may and not every:
                 return unreadable(self._policy, context, key, owner)
@@ -171,7 +174,3 @@ class Readers(Part):
         if link is not None and client.startswith(_PUBLISHED):
             self.require(link, "publish_put", keys)
         stock(keys, client)
-
-
-def _is_published(task: Any) -> bool:
-    return any(each.client_key.startswith(_PUBLISHED) for each in task.who_wants or ())

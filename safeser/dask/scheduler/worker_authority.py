@@ -83,10 +83,6 @@ def _submission(link: Any) -> str | None:
     return None if grant.submission is None else str(grant.submission)
 
 
-def _runs_code(link: Any) -> bool:
-    return link is not None and _submission(link) == "code"
-
-
 class Workers(Part):
     """The workers of one scheduler."""
 
@@ -272,9 +268,6 @@ class Workers(Part):
         except (SafeserError, TypeError, ValueError):
             return  # of no worker; the handler answers so
 
-    def _link_of(self, address: str) -> Any:
-        return link_of(self._server.stream_comms.get(address))
-
     # --- what they say of tasks ------------------------------------------------------------------
 
     def _ended(
@@ -310,7 +303,7 @@ class Workers(Part):
             stock(key=key, worker=worker, **answer)
 
     def _not_its_own(self, name: str, key: Any, worker: str) -> bool:
-        link = self._link_of(worker)
+        link = link_of(self._server.stream_comms.get(worker))
         logger.warning("%s reports %s, which is not its own", worker, shown_key(key, _SHOWN))
         if link is not None:
             error = PolicyDenied("that task is another worker's", rule="worker.task")
@@ -400,13 +393,14 @@ class Workers(Part):
         """
         kept, others = [], []
         authors, owner_of = take_stated(more, keys), self._owners.of
+        link = link_of(self._server.stream_comms.get(worker))
         for key in keys:
             task = self._server.tasks.get(key)
             if task is None or task.state != "memory":
                 kept.append(key)  # Dask has it dropped
             elif authors.get(key, owner_of(task)) != owner_of(task):
                 others.append(key)
-            elif self._may_hold(worker, task) or _runs_code(self._link_of(worker)):
+            elif self._may_hold(worker, task) or (link and _submission(link) == "code"):
                 kept.append(key)
             else:
                 self._not_its_own("add-keys", key, worker)

@@ -18,7 +18,7 @@ from distributed.comm.addressing import parse_address, parse_host_port
 from distributed.core import error_message
 
 from safeser.channel.records import note_refusal
-from safeser.dask.roles import exits_with_worker
+from safeser.dask.roles import UNABLE
 from safeser.dask.same_host import is_of_this_machine
 from safeser.dask.servers import Part
 from safeser.dask.worker.confinement import demand_for
@@ -101,9 +101,16 @@ class OwnWorker(Part):
         )
 
     def exited(self, stock: Callable[[Any], None], exitcode: int | None) -> None:
-        """Delete the folder of a worker that ended, and go on as *stock* does if that could run."""
+        """Delete the folder of a worker that ended, and go on as *stock* does if that could run.
+
+        Else ``dask worker`` ends as it: its process has said why, in one line, and Dask prints
+        tracebacks of what follows.
+        """
         self._folder.delete()
-        exits_with_worker(self._server, self._known, exitcode)
+        starts = self._server.status.name in ("init", "starting")
+        if self._known.is_command and exitcode == UNABLE and starts:
+            # This is a callback of the event loop and no task of Dask's: it ends the loop.
+            raise SystemExit(UNABLE)
         stock(exitcode)
 
     # --- which speaks for itself -----------------------------------------------------------------
@@ -128,14 +135,8 @@ class OwnWorker(Part):
         if key is not None and comm.link.session.peer_key.text == key:
             return True
         # It may have been given another key than this process knows of.
-        if not pid:
-            return False
         peer = parse_host_port(parse_address(comm.peer_address)[1])
-        try:
-            held = psutil.Process(pid).net_connections(kind="inet")
-        except psutil.Error:
-            return False
-        return any(tuple(each.laddr[:2]) == peer for each in held)
+        return any(tuple(each.laddr[:2]) == peer for each in _held_by(pid))
 
     # --- which is confined -----------------------------------------------------------------------
 
@@ -178,9 +179,15 @@ def _is_address_of(nanny: Any, address: str, pid: int | None) -> bool:
         return bool(address == nanny.contact_address)
     try:
         host, port = parse_host_port(parse_address(address, strict=True)[1])
-        held = psutil.Process(pid).net_connections(kind="inet") if pid else []
-    except (ValueError, psutil.Error):
+    except ValueError:
         return False
-    if not is_of_this_machine(host):
-        return False
-    return any(each.laddr[1] == port for each in held if each.status == psutil.CONN_LISTEN)
+    listening = (each for each in _held_by(pid) if each.status == psutil.CONN_LISTEN)
+    return is_of_this_machine(host) and any(each.laddr[1] == port for each in listening)
+
+
+def _held_by(pid: int | None) -> list[Any]:
+    """Return the sockets of the process *pid*; none of one that is gone."""
+    try:
+        return list(psutil.Process(pid).net_connections(kind="inet")) if pid else []
+    except psutil.Error:
+        return []

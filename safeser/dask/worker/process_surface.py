@@ -189,8 +189,8 @@ def refuse_download(url: str) -> NoReturn:
 def _refuse_web_preloads(owner: Any) -> None:
     """Refuse those that Dask ran before it asked for a comm, and those that it is to run later."""
     named = [preload.name for preload in getattr(owner, "preloads", ())]
-    for later in (getattr(owner, "preload", None),):  # what a nanny hands to its worker
-        named += [later] if isinstance(later, str) else later or []
+    later = getattr(owner, "preload", None)  # what a nanny hands to its worker
+    named += [later] if isinstance(later, str) else later or []
     for name in named:
         if preloading.is_webaddress(name):
             refuse_download(name)

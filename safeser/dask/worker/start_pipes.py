@@ -173,7 +173,9 @@ class StopPipe:
         """
         if self._writer.closed:
             raise ValueError("this pipe is closed")
-        said = None if message is None else _shortened(message)
+        said = None
+        if message is not None:
+            said = {k: v[:_MOST_REASON] if type(v) is str else v for k, v in message.items()}
         with contextlib.suppress(OSError):
             _write(self._writer, plain.encode(said, limits=_LIMITS))
 
@@ -193,10 +195,6 @@ class StopPipe:
 
     def join_thread(self) -> None:
         """Do nothing: what was put is written."""
-
-
-def _shortened(message: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: v[:_MOST_REASON] if type(v) is str else v for name, v in message.items()}
 
 
 def _write(writer: Connection, body: bytes) -> None:

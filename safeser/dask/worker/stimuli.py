@@ -77,14 +77,12 @@ class Stimuli(Part):
         self._authors = self._known.part(self._server, Authors)
         self._cancelled: set[Any] = set()  # keys of which old values are still on their way
 
-    def handle_all(self, stock: Callable[[Any], None], *events: Any) -> None:
+    def handle(self, stock: Callable[[Any], None], *events: Any) -> None:
         """Call ``Worker.handle_stimulus``, *stock*, with each of *events*, corrected."""
         for event in events:
-            self.handle(stock, event)
+            self._handle(stock, self._server, event)
 
-    def handle(self, stock: Callable[[Any], None], event: Any) -> None:
-        """Call ``Worker.handle_stimulus``, *stock*, with the corrected *event*."""
-        worker = self._server
+    def _handle(self, stock: Callable[[Any], None], worker: Any, event: Any) -> None:
         if isinstance(event, _STATING):
             authors = stated_by(event)
             self.release_former(authors)

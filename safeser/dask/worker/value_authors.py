@@ -70,14 +70,12 @@ class Authors(Part):
 
     # --- values of others ------------------------------------------------------------------------
 
-    def is_of_another(self, key: Any, author: str | None) -> bool:
-        """Tell whether the value under *key* is known to be of another author than *author*."""
-        known = self._of.get(key)
-        return known is not None and author is not None and known != author
-
     def of_others(self, authors: Mapping[Any, str]) -> list[Any]:
         """Return the keys under which this worker knows values of other authors than *authors*."""
-        return [key for key, author in authors.items() if self.is_of_another(key, author)]
+        known = self._of
+        return [
+            key for key, author in authors.items() if author and known.get(key, author) != author
+        ]
 
     def require_free(self, link: Any, keys: Iterable[Any]) -> list[Any]:
         """Return those of *keys* under which the peer on *link* may bring data.
@@ -85,7 +83,7 @@ class Authors(Part):
         :raises PolicyDenied: if another author's value is here under one of them, or on its way.
         """
         there = self._server.state.tasks
-        taken = {key for key in keys if key in there and self.is_of_another(key, link.peer)}
+        taken = {key for key in self.of_others(dict.fromkeys(keys, link.peer)) if key in there}
         if taken and not self._known.channel.policy.lets_keys_be_taken:
             link.refuse(
                 link.inbound(Kind.DATA, "update_data"),
