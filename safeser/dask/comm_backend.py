@@ -30,7 +30,6 @@ from tornado.iostream import IOStream, StreamClosedError
 from safeser.channel import Channel, Link
 from safeser.dask import patches
 from safeser.dask.clients.joblib_calls import register_backend
-from safeser.dask.monitoring import show
 from safeser.dask.roles import Roles, is_command, scheduler_of, served_by
 from safeser.dask.same_host import is_same_host
 from safeser.dask.scheduler.request_authority import require_authority
@@ -295,8 +294,6 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         patches.rebind(server)
         own_connections(server, self._server)
         confine(server, self._channel.policy)
-        if getattr(server, "http_server", None) is not None:
-            show(server)
         if self._server is Server.WORKER:
             record_refused_loads()
             unblock()

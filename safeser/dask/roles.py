@@ -19,7 +19,6 @@ from typing import Any, NoReturn
 
 from safeser.channel import Channel
 from safeser.confinement import Unconfined
-from safeser.dask.servers import Served
 from safeser.dask.settings import (
     Settings,
     channel_for,
@@ -51,7 +50,7 @@ _SERVERS = {"Scheduler": Server.SCHEDULER, "Worker": Server.WORKER, "Nanny": Ser
 REGISTRATIONS = {Server.WORKER: "register-worker", Server.NANNY: "register_nanny"}
 
 #: How a process ends that could not run.
-_UNABLE = 2
+UNABLE = 2
 
 
 def served_by(comm_handler: Callable[[Any], Any]) -> Server:
@@ -199,16 +198,6 @@ class Roles:
             stop_command(error)
 
 
-def exits_with_worker(nanny: Any, known: Served, code: int | None) -> None:
-    """End ``dask worker`` as its worker ended, if that could not run while *nanny* starts it.
-
-    The worker's own process has said why, in one line. Dask prints tracebacks of what follows.
-    """
-    if known.is_command and code == _UNABLE and nanny.status.name in ("init", "starting"):
-        # This is a callback of the event loop and no task of Dask's: it ends the loop.
-        raise SystemExit(_UNABLE)
-
-
 def stop_command(error: SafeserError) -> NoReturn:
     """End this process, which could not run, with *error* as its one line.
 
@@ -219,7 +208,7 @@ def stop_command(error: SafeserError) -> NoReturn:
     sys.stderr.flush()
     close_channels_in(Path("/"))
     # SystemExit would pass through tasks of Dask's, each of which prints it as a traceback.
-    os._exit(_UNABLE)
+    os._exit(UNABLE)
 
 
 def _configured(role: str) -> bool:

@@ -99,8 +99,5 @@ def link_of(stream: Any) -> Any:
 
 def part_of(server: Any, kind: type[P]) -> P | None:
     """Return the one *kind* of *server*, or None if it does not listen on ``safeser://``."""
-    known: Served | None = getattr(server, _KNOWN, None)
-    if known is None:
-        return None
-    found: Any = known._parts.get(kind)
-    return known.part(server, kind) if found is None else found
+    known = served(server)
+    return None if known is None else known.part(server, kind)

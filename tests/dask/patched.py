@@ -18,7 +18,7 @@ from distributed.core import _expects_comm
 from safeser.channel import Channel
 from safeser.dask import patches, servers
 from safeser.dask.messages.replies import error_reply
-from safeser.dask.patches import PATCHES, Patch, nanny, node, scheduler, worker
+from safeser.dask.patches import PATCHES, Patch, scheduler, worker
 from safeser.dask.patches.patch import (
     _holder,
     _replaced,
@@ -37,8 +37,9 @@ CLOSES = "distributed.comm.registry:backends"
 #: Leave every server alone that is not registered.
 OF_SERVERS = tuple(
     each.target
-    for each in (*scheduler.ROWS, *worker.ROWS, *nanny.ROWS, *node.ROWS)
-    if each.target != CLOSES and "preloading" not in each.target and "security" not in each.target
+    for each in (*scheduler.ROWS, *worker.ROWS)
+    if each.target != CLOSES
+    and not any(word in each.target for word in ("preloading", "security", "shuffle"))
 )
 
 
@@ -74,7 +75,9 @@ def with_rows(cls: Any, *targets: str) -> Any:
     """Return a class like *cls*, whose methods are replaced as those of Dask's class would be."""
     rows = [row(target) for target in targets]
     names = [each.target.rpartition(".")[2] for each in rows]
-    made = {name: each.replace(getattr(cls, name)) for name, each in zip(names, rows, strict=True)}
+    made = {
+        name: each.replacement(getattr(cls, name)) for name, each in zip(names, rows, strict=True)
+    }
     return type(cls.__name__, (cls,), made)
 
 

@@ -7,11 +7,13 @@ import logging
 import subprocess
 import sys
 from importlib import import_module
+from inspect import iscoroutinefunction
 from pathlib import Path
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 
 import distributed
 import pytest
+from distributed.core import _expects_comm
 
 import safeser
 from safeser.dask import patches
@@ -24,10 +26,12 @@ from safeser.dask.patches.fingerprints import (
     known_sources,
     normalized,
 )
-from safeser.dask.patches.patch import ANY, apply, rebind, stock_of
+from safeser.dask.patches.patch import apply, rebind, stock_of
+from safeser.dask.servers import Part
 from safeser.errors import ConfigError
+from safeser.operations import Server
 from tests.dask.assignments import modules_of, replaced_in
-from tests.dask.patched import undo
+from tests.dask.patched import Peer, serve, undo
 from verification.compat.fingerprints import definition, modules
 
 PROGRAM = Path(__file__).parent / "programs" / "changed.py"
@@ -69,11 +73,58 @@ def test_no_other_module_replaces_anything_of_dask():
 
 
 @pytest.mark.parametrize(
-    ("target", "process"), [("no colon", ANY), ("a:b", ()), ("a:b", ("owner",))]
+    ("target", "given"),
+    [("no colon", {"by": print}), ("a:b", {}), ("a:b", {"by": print, "value": 1})],
 )
-def test_a_row_that_names_nothing_is_refused(target, process):
+def test_a_row_names_one_target_and_one_thing_that_takes_over(target, given):
     with pytest.raises(ValueError):
-        Patch(target=target, reason="r.", process=process, needed=True, replace=print)
+        Patch(target=target, reason="r.", **given)
+
+
+def test_at_most_fifteen_rows_have_code_of_their_own():
+    """Any other names a part with its method, or a function, of the module that decides."""
+    own = [each.target for each in PATCHES if is_own(each)]
+    assert len(own) <= 15, own
+
+
+def is_own(patch):
+    taking = patch.by[1] if isinstance(patch.by, tuple) else patch.by
+    taking = next(each for each in (taking, patch.value, patch.replace) if each is not None)
+    return getattr(taking, "__module__", "").startswith(patches.__name__)
+
+
+class Kept(Part):
+    def called(self, stock, *args):
+        return self._known.role, stock(*args)
+
+    def asked(self, stock, comm, *args):
+        return comm, stock(*args)
+
+
+class Stock:
+    def plain(self, x):
+        return x
+
+    async def later(self, x):
+        return x
+
+
+@pytest.mark.parametrize("via", [(), ("server",)])
+def test_a_row_delegates_to_a_part_of_the_server(via):
+    def replaced(name, method):
+        given = row("a:Stock.x", replace=None, by=(Kept, method), via=via)
+        return given.replacement(vars(Stock)[name])
+
+    made, peer = Stock(), Peer()
+    made.server = Stock() if via else None
+    serve(made.server or made, Server.WORKER, SimpleNamespace())
+    assert replaced("plain", Kept.called)(made, 1) == (Server.WORKER, 1)
+    asked = replaced("plain", Kept.asked)
+    assert _expects_comm(MethodType(asked, made))
+    assert asked(made, peer, 1) == (peer, 1)
+    assert asked(made, 1) == (None, 1)
+    assert asked(Stock(), peer, 1) == 1  # of a server that is not registered
+    assert iscoroutinefunction(replaced("later", Kept.asked))
 
 
 # --- fingerprints --------------------------------------------------------------------------------
@@ -208,7 +259,7 @@ def other(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "patched_module", raising=False)
     rows = {name: row(f"patched_module:{name}") for name in ("plain", "Kind.method")}
-    reviewed = {each.target: frozenset([fingerprints._installed(each)]) for each in rows.values()}
+    reviewed = {each.target: frozenset([fingerprints.installed(each)]) for each in rows.values()}
     fingerprints._definition.cache_clear()
     fingerprints._lines.cache_clear()
     know(monkeypatch, reviewed)
@@ -225,9 +276,7 @@ def know(monkeypatch, reviewed):
 
 
 def row(target, *, needed=True, replace=lambda stock: lambda *args: "own", **more):
-    return Patch(
-        target=target, reason="It matters.", process=ANY, needed=needed, replace=replace, **more
-    )
+    return Patch(target=target, reason="It matters.", needed=needed, replace=replace, **more)
 
 
 def test_known_rows_are_installed_once(other):

@@ -40,7 +40,7 @@ def named(name):
 def test_only_the_streams_to_clients_of_safeser_have_longer_intervals(comm, before, after):
     started = []
     sender = SimpleNamespace(interval=before)
-    BATCHES.replace(lambda *given: started.append(given))(sender, comm)
+    BATCHES.replacement(lambda *given: started.append(given))(sender, comm)
     assert sender.interval == after
     assert started == [(sender, comm)]
 
@@ -62,7 +62,7 @@ def listed(graph):
         return _materialize_graph(**given)
 
     async def run():
-        got = await OFFLOAD.replace(dask_offload)(materialize, expr=graph, validate=False)
+        got = await OFFLOAD.replacement(dask_offload)(materialize, expr=graph, validate=False)
         return got, *seen, threading.current_thread()
 
     return asyncio.run(run())
@@ -83,7 +83,7 @@ def test_what_waits_for_the_loop_runs_between_the_graphs_of_a_batch():
     done = []
 
     async def run():
-        offload = OFFLOAD.replace(dask_offload)
+        offload = OFFLOAD.replacement(dask_offload)
         for number in range(3):
             asyncio.get_running_loop().call_soon(done.append, f"other {number}")
             await offload(lambda expr, at=number: done.append(f"graph {at}"), expr=built(1))

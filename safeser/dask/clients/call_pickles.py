@@ -23,9 +23,9 @@ from safeser import pickles
 from safeser.dask.clients.tokenizer import is_strict
 from safeser.errors import PayloadError
 from safeser.pickles.stock import load_code
-from safeser.trace.probe import Done, is_traced, watch
+from safeser.trace.probe import Done, is_traced, size_of, watch
 
-__all__ = ["OneCall", "pickled_in_call", "replace_normalizer"]
+__all__ = ["OneCall", "normalize_pickle", "pickled_in_call", "traced_dumps", "traced_loads"]
 
 #: Longer pickles, and more of them together, are not kept for the bytes that are signed.
 _MOST_OF_ONE = 1 << 20
@@ -150,23 +150,33 @@ def pickled_in_call(obj: Any) -> bytes | None:
     return None if call is None else call.pickle(obj)
 
 
-def replace_normalizer(stock: Callable[[Any], _Token]) -> Callable[[Any], _Token]:
-    """Return what replaces ``dask.tokenize._normalize_pickle``."""
+def normalize_pickle(stock: Callable[[Any], _Token], o: Any) -> _Token:
+    """Return what ``dask.tokenize._normalize_pickle``, *stock*, does, of one pickle for a call."""
+    call = _thread.call
+    make = stock
+    if call is not None:
+        make = partial(call.token, stock=stock, strict=is_strict())
+    if not is_traced() or (call is not None and call.size(o) is not None):
+        return make(o)
 
-    def _normalize_pickle(o: Any) -> _Token:
-        call = _thread.call
-        make = stock
-        if call is not None:
-            make = partial(call.token, stock=stock, strict=is_strict())
-        if not is_traced():
-            return make(o)
-        if call is not None and call.size(o) is not None:
-            return make(o)
-        token: _Token = watch("hash", lambda: make(o), partial(_done, o, call))
-        return token
+    def done(_: _Token) -> Done:
+        return Done(o, "cloudpickle", (call.size(o) if call is not None else None) or 0)
 
-    return _normalize_pickle
+    return watch("hash", lambda: make(o), done)
 
 
-def _done(obj: Any, call: CallPickles | None, _: _Token) -> Done:
-    return Done(obj, "cloudpickle", (call.size(obj) if call is not None else None) or 0)
+def traced_dumps(stock: Callable[..., bytes], x: Any, **kwargs: Any) -> bytes:
+    """Pickle *x* as *stock* does, and report it to the traces of this process."""
+    if not is_traced():
+        return stock(x, **kwargs)
+    write = partial(stock, x, **kwargs)
+    return watch("serialize", write, lambda written: Done(x, "cloudpickle", len(written)))
+
+
+def traced_loads(stock: Callable[..., Any], x: Any, *, buffers: Any = ()) -> Any:
+    """Unpickle *x* as *stock* does, and report it to the traces of this process."""
+    load = partial(stock, x, buffers=buffers)
+    if not is_traced():
+        return load()
+    size = size_of((x, *buffers))
+    return watch("deserialize", load, lambda made: Done(made, "cloudpickle", size))

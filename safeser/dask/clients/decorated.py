@@ -15,7 +15,7 @@ from distributed.protocol.serialize import ObjectDictSerializer, dask_deserializ
 
 from safeser.families.registered.dispatch import functions, name_of
 
-__all__ = ["Decorated", "honour_decorators", "reporting"]
+__all__ = ["Decorated", "honour_decorators", "register"]
 
 logger = logging.getLogger("safeser.dask")
 
@@ -67,22 +67,18 @@ def honour_decorators() -> None:
         report(cls, function)
 
 
-def reporting(stock: Function) -> Function:
-    """Return ``Dispatch.register`` that also reports what safeser does with a registration."""
+def register(stock: Function, dispatch: Any, type: Any, func: Function | None = None) -> Any:
+    """Register as ``Dispatch.register``, *stock*, does, and report what safeser does with it."""
+    if dispatch is not dask_serialize:
+        return stock(type, func)
 
-    def register(self: Any, type: Any, func: Function | None = None) -> Any:
-        if self is not dask_serialize:
-            return stock(self, type, func)
+    def reported(function: Function) -> Any:
+        result = stock(type, function)
+        for cls in type if isinstance(type, tuple) else (type,):
+            report(cls, function)
+        return result
 
-        def reported(function: Function) -> Any:
-            result = stock(self, type, function)
-            for cls in type if isinstance(type, tuple) else (type,):
-                report(cls, function)
-            return result
-
-        return reported if func is None else reported(func)
-
-    return register
+    return reported if func is None else reported(func)
 
 
 def report(cls: type, function: Function) -> None:

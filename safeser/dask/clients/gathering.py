@@ -14,7 +14,7 @@ client asks again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextvars import ContextVar
 from typing import Any
 from uuid import uuid4
@@ -30,7 +30,7 @@ from safeser.policy.questions.readable import reads_all
 from safeser.policy.questions.task_workers import task_workers
 from safeser.policy.taken_tasks import anywhere
 
-__all__ = ["Gathering", "with_failures"]
+__all__ = ["Gathering", "track_future"]
 
 #: What a gather keeps for itself that asks alone; else Dask's client has one of each, for all.
 _ALONE: ContextVar[dict[str, Any] | None] = ContextVar("safeser-gather-alone", default=None)
@@ -168,19 +168,15 @@ class Gathering:
         return {each.key: got[each.key] for each in futures if each.status == "finished"}
 
 
-def with_failures(tracks: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return ``as_completed._track_future``, *tracks*, which hands out why a value did not come.
+async def track_future(stock: Callable[[Any], Awaitable[None]], _: Any, future: Any) -> None:
+    """Track *future* as ``as_completed``, *stock*, does, and hand out why its value did not come.
 
     Dask's own (distributed 2026.8.0, ``client.py``) ends in the background when a value does not
     come, and an iteration over it waits for that future for ever.
     """
-
-    async def track_future(completed: Any, future: Any) -> None:
-        try:
-            await tracks(completed, future)
-        # What a scheduler says of its own failure, and a lost connection, as well as a refusal.
-        except Exception as error:
-            future._state.set_error(error, None)
-            await tracks(completed, future)
-
-    return track_future
+    try:
+        await stock(future)
+    # What a scheduler says of its own failure, and a lost connection, as well as a refusal.
+    except Exception as error:
+        future._state.set_error(error, None)
+        await stock(future)

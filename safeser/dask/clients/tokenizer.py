@@ -19,7 +19,7 @@ from safeser.tokens import tokenize_by
 from safeser.tokens.graph import Form
 from safeser.tokens.kinds import describe, is_known
 
-__all__ = ["UnstableTokenError", "is_strict", "replace_tokenizer"]
+__all__ = ["UnstableTokenError", "is_strict", "own_token"]
 
 #: Tokens of Dask's arguments never meet those of :func:`safeser.tokenize`.
 _DOMAIN = b"safeser.tokenize for dask 1"
@@ -35,21 +35,20 @@ class UnstableTokenError(TokenizationError, dask.tokenize.TokenizationError):  #
     """An object has no token that another process would give it: what Dask raises, and safeser."""
 
 
-def replace_tokenizer(stock: Callable[..., str]) -> Callable[..., str]:
-    """Return what replaces ``dask.tokenize._tokenize``, which ``tokenize`` calls."""
+def own_token(_: Callable[..., str], *args: object, **kwargs: object) -> str:
+    """Return the token of arguments, in place of ``dask.tokenize._tokenize``.
 
-    def _tokenize(*args: object, **kwargs: object) -> str:
-        named = sorted(kwargs.items())
-        content = (args, named) if named else args
-        try:
-            token = tokenize_by(_describe, _DOMAIN, content, ensure_deterministic=is_strict())
-        except TokenizationError as error:
-            raise UnstableTokenError(
-                error.message, rule=error.rule, where=error.where, fix=error.fix
-            ) from None
-        return token[:_LENGTH]
-
-    return _tokenize
+    :raises UnstableTokenError: if another process would give them another.
+    """
+    named = sorted(kwargs.items())
+    content = (args, named) if named else args
+    try:
+        token = tokenize_by(_describe, _DOMAIN, content, ensure_deterministic=is_strict())
+    except TokenizationError as error:
+        raise UnstableTokenError(
+            error.message, rule=error.rule, where=error.where, fix=error.fix
+        ) from None
+    return token[:_LENGTH]
 
 
 def is_strict() -> bool:

@@ -51,16 +51,14 @@ class Told(bytes):
     data: ExceptionData
 
 
-def told(stock: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """Return Dask's ``error_message`` *stock* so that it reads the exception while it is there."""
-
-    def error_message(e: BaseException, status: str = "error") -> dict[str, Any]:
-        message = stock(e, status)
-        pickled = Told(message["exception"].data)
-        pickled.data = to_data(e)
-        return {**message, "exception": to_serialize(pickled)}
-
-    return error_message
+def told(
+    stock: Callable[..., dict[str, Any]], e: BaseException, status: str = "error"
+) -> dict[str, Any]:
+    """Return what Dask's ``error_message``, *stock*, does, with what the exception itself says."""
+    message = stock(e, status)
+    pickled = Told(message["exception"].data)
+    pickled.data = to_data(e)
+    return {**message, "exception": to_serialize(pickled)}
 
 
 class Relayed(Serialized):  # type: ignore[misc]  # distributed ships no types

@@ -18,7 +18,7 @@ from distributed.protocol.serialize import Serialized
 from safeser.dask.contents.annotations import check_annotation, require_small
 from safeser.errors import PayloadError
 
-__all__ = ["FAMILY", "SERIALIZATION", "is_opened", "number_of_tasks", "opened"]
+__all__ = ["FAMILY", "is_opened", "number_of_tasks", "opened", "own_functions"]
 
 #: Under this family Dask opens what safeser built in this very process, and nothing else.
 FAMILY = "safeser-graph"
@@ -107,6 +107,11 @@ def _read_tasks(_: Any, frames: Any) -> _Tasks:
     return frames[0].take()
 
 
-#: How Dask opens :data:`FAMILY`: its functions to write and to read, and whether the first of them
-#: takes a context. They are registered by :mod:`safeser.dask.patches`.
-SERIALIZATION = (_unwritten, _read_tasks, False)
+def own_functions(registered: Any) -> tuple[Any, ...]:
+    """Return how Dask opens :data:`FAMILY`, of which nothing else has *registered* anything.
+
+    Its functions to write and to read, and whether the first of them takes a context.
+    """
+    if registered is not None:
+        raise ValueError(f"a serialization family {FAMILY} is registered already")
+    return _unwritten, _read_tasks, False

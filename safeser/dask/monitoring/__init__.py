@@ -8,7 +8,16 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["show"]
+from safeser.audit import AuditLog
+from safeser.audit.outputs.activity import Activity
+from safeser.channel import Channel
+
+__all__ = ["activity_of", "show"]
+
+
+def activity_of(channel: Channel) -> Activity | None:
+    """Return the counts of *channel*'s log; None where it keeps none."""
+    return channel.audit.activity if isinstance(channel.audit, AuditLog) else None
 
 
 def show(server: Any) -> None:

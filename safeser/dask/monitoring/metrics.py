@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from prometheus_client import REGISTRY
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from safeser.audit import AuditLog
-from safeser.audit.outputs.activity import Activity
 from safeser.channel import Channel
-from safeser.dask.monitoring.state import activity_of
+from safeser.dask.monitoring import activity_of
 from safeser.dask.settings import open_channels
 
 __all__ = ["Decisions", "register"]
@@ -35,113 +35,78 @@ class Decisions(Collector):  # type: ignore[misc]  # its types are not read here
 
     def describe(self) -> Iterable[Metric]:
         """Return the metrics without samples, so that registering asks no channel."""
-        return [family(name, text, labels=labels) for family, name, text, labels, _ in _FAMILIES]
+        return [_metric(*each) for each in _FAMILIES]
 
     def collect(self) -> Iterator[Metric]:
         """Yield each metric with a sample of each principal that this process is."""
-        channels = self._channels()
-        for family, name, text, labels, samples in _FAMILIES:
-            metric = family(name, text, labels=labels)
-            for channel in channels:
-                own = channel.identity.principal
-                for values, number in samples(channel):
+        counted = [(each.identity.principal, _samples(each)) for each in self._channels()]
+        for family in _FAMILIES:
+            metric = _metric(*family)
+            for own, samples in counted:
+                for values, number in samples.get(metric.name, ()):
                     metric.add_metric([own, *values], number)
             yield metric
 
 
-def _of_log(read: Callable[[Activity], list[Sample]]) -> Callable[[Channel], list[Sample]]:
-    def samples(channel: Channel) -> list[Sample]:
-        activity = activity_of(channel)
-        return [] if activity is None else read(activity)
-
-    return samples
+def _metric(family: type[Metric], name: str, text: str, labels: list[str]) -> Any:
+    return family(name, text, labels=["principal", *labels])
 
 
-def _decisions(activity: Activity) -> list[Sample]:
-    return [
-        (["permitted" if permitted else "refused", *names], number)
-        for (permitted, *names), number in sorted(activity.decisions.copy().items())
-    ]
-
-
-def _handshakes(activity: Activity) -> list[Sample]:
-    return [([rule], number) for rule, number in sorted(activity.handshakes.copy().items())]
-
-
-def _failures(activity: Activity) -> list[Sample]:
-    return [([], activity.failures)]
-
-
-def _lost(channel: Channel) -> list[Sample]:
-    audit = channel.audit
-    outputs = audit.outputs if isinstance(audit, AuditLog) else None
+def _samples(channel: Channel) -> dict[str, list[Sample]]:
+    """Return what is counted of one principal by metric: its other labels, and their values."""
+    policy, activity = channel.policy, activity_of(channel)
+    found: dict[str, list[Sample]] = {
+        "safeser_sessions": [([], len(channel.live_links()))],
+        "safeser_policy_info": [([policy.name, str(policy.revision), policy.sha256], 1)],
+        "safeser_policy_revision": [([], policy.revision)],
+    }
+    if activity is not None:
+        found["safeser_decisions"] = [
+            (["permitted" if permitted else "refused", *names], number)
+            for (permitted, *names), number in sorted(activity.decisions.copy().items())
+        ]
+        refused = sorted(activity.handshakes.copy().items())
+        found["safeser_handshakes_refused"] = [([rule], number) for rule, number in refused]
+        found["safeser_audit_failures"] = [([], activity.failures)]
+    outputs = channel.audit.outputs if isinstance(channel.audit, AuditLog) else None
     feeds = [] if outputs is None else outputs.feeds
-    return [([feed.name], feed.lost) for feed in feeds]
+    found["safeser_audit_output_lost"] = [([feed.name], feed.lost) for feed in feeds]
+    return found
 
 
-def _sessions(channel: Channel) -> list[Sample]:
-    return [([], len(channel.live_links()))]
-
-
-def _policy(channel: Channel) -> list[Sample]:
-    policy = channel.policy
-    return [([policy.name, str(policy.revision), policy.sha256], 1)]
-
-
-def _revision(channel: Channel) -> list[Sample]:
-    return [([], channel.policy.revision)]
-
-
-#: The class of each metric, its name, its text, its labels and what reads its samples.
-_FAMILIES = (
+#: The class of each metric, its name, its text and its labels besides the principal.
+_FAMILIES: tuple[tuple[type[Metric], str, str, list[str]], ...] = (
     (
         CounterMetricFamily,
         "safeser_decisions",
         "Decisions on messages and payloads; messages without payloads are of no family.",
-        ["principal", "outcome", "rule", "kind", "family"],
-        _of_log(_decisions),
+        ["outcome", "rule", "kind", "family"],
     ),
     (
         CounterMetricFamily,
         "safeser_handshakes_refused",
         "Connections whose peer got no session.",
-        ["principal", "rule"],
-        _of_log(_handshakes),
+        ["rule"],
     ),
-    (
-        GaugeMetricFamily,
-        "safeser_sessions",
-        "Sessions that are open.",
-        ["principal"],
-        _sessions,
-    ),
+    (GaugeMetricFamily, "safeser_sessions", "Sessions that are open.", []),
     (
         GaugeMetricFamily,
         "safeser_policy_info",
         "The policy in force; the value is 1.",
-        ["principal", "policy", "revision", "sha256"],
-        _policy,
+        ["policy", "revision", "sha256"],
     ),
-    (
-        GaugeMetricFamily,
-        "safeser_policy_revision",
-        "Revision of the policy in force.",
-        ["principal"],
-        _revision,
-    ),
+    (GaugeMetricFamily, "safeser_policy_revision", "Revision of the policy in force.", []),
     (
         CounterMetricFamily,
         "safeser_audit_failures",
         "Calls of the audit log that could not write.",
-        ["principal"],
-        _of_log(_failures),
+        [],
     ),
     (
         CounterMetricFamily,
         "safeser_audit_output_lost",
         "Records that are in the log's file and that an output beside it did not get.",
-        ["principal", "output"],
-        _lost,
+        ["output"],
     ),
 )
 

@@ -25,8 +25,10 @@ from distributed.dashboard.utils import update
 from distributed.utils import log_errors
 from tornado.ioloop import IOLoop
 
-from safeser.audit.outputs.activity import Activity, Refusal
-from safeser.dask.monitoring.state import activity_of, peers
+from safeser.audit.outputs.activity import Activity
+from safeser.audit.record import printable
+from safeser.channel import Link
+from safeser.dask.monitoring import activity_of
 from safeser.dask.servers import served
 
 __all__ = ["PAGE", "add", "document"]
@@ -131,7 +133,11 @@ class RefusedRules(_Rows):
 
 
 class Peers(_Rows):
-    """Sessions by peer, with key and policy."""
+    """Sessions by peer, with key and policy.
+
+    A peer is a principal with a key that a handshake proved; which policy it decides by, it only
+    states: that is cut and printable.
+    """
 
     columns = (
         ("principal", "Peer", 140),
@@ -143,7 +149,14 @@ class Peers(_Rows):
     numbers = ("sessions",)
 
     def rows(self) -> list[tuple[Any, ...]]:
-        return [(*peer[:4], "yes" if peer.agrees else "NO", n) for peer, n in peers(self._of)]
+        counted = Counter(map(self._peer, self._of.live_links()))
+        return [(*peer, number) for peer, number in sorted(counted.items())]
+
+    def _peer(self, link: Link) -> tuple[str, str, str, str]:
+        session, claims = link.session, link.session.peer_claims
+        policy = printable(f"{claims.policy} revision {claims.revision}", 80)
+        agrees = claims.sha256 == self._of.policy.sha256
+        return link.peer, session.peer_key.fingerprint, policy, "yes" if agrees else "NO"
 
 
 class LastRefusals(_Rows):
@@ -162,11 +175,9 @@ class LastRefusals(_Rows):
     height = 400
 
     def rows(self) -> list[tuple[Any, ...]]:
-        return [(_clock(each), *each[1:]) for each in self._of.refusals[:_ROWS]]
-
-
-def _clock(refusal: Refusal) -> str:
-    return datetime.fromtimestamp(refusal.time // 1_000_000, UTC).strftime("%H:%M:%S")
+        shown = self._of.refusals[:_ROWS]
+        clocks = (datetime.fromtimestamp(each.time // 1_000_000, UTC) for each in shown)
+        return [(f"{at:%H:%M:%S}", *each[1:]) for at, each in zip(clocks, shown, strict=True)]
 
 
 @log_errors  # type: ignore[untyped-decorator]  # distributed ships no types

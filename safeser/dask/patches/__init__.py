@@ -12,19 +12,8 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from threading import Lock
 
-from safeser.dask.patches import (
-    client,
-    display,
-    nanny,
-    node,
-    progress,
-    scheduler,
-    serializing,
-    shuffle,
-    small_tasks,
-    worker,
-)
-from safeser.dask.patches.fingerprints import is_there, known_sources, unknown
+from safeser.dask.patches import client, display, scheduler, small_tasks, worker
+from safeser.dask.patches.fingerprints import installed, known_sources, unknown
 from safeser.dask.patches.patch import Patch, apply, is_applied, rebind
 from safeser.errors import ConfigError
 from safeser.operations import release
@@ -34,16 +23,11 @@ __all__ = ["PATCHES", "Patch", "install", "rebind", "require_known"]
 logger = logging.getLogger("safeser.dask")
 
 PATCHES: tuple[Patch, ...] = (
-    *node.ROWS,
     *scheduler.ROWS,
     *small_tasks.ROWS,
     *worker.ROWS,
-    *nanny.ROWS,
-    *shuffle.ROWS,
     *client.ROWS,
-    *progress.ROWS,
     *display.ROWS,
-    *serializing.ROWS,
 )
 
 _lock = Lock()
@@ -111,7 +95,7 @@ def _table(strange: Sequence[Patch]) -> str:
     """Return one line for each of *strange*, the needed ones first."""
     rows = [("what safeser replaces", "source", "needed")]
     for each in sorted(strange, key=lambda row: (not row.needed, row.target)):
-        source = "changed" if is_there(each) else "not found"
+        source = "not found" if installed(each) is None else "changed"
         rows.append((each.target, source, "yes" if each.needed else "no"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)

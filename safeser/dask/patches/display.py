@@ -11,7 +11,6 @@ control characters: peers choose the keys of futures and actors that come from q
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from distributed.diagnostics.progressbar import MultiProgressWidget
 from jinja2 import Environment, Template, Undefined
 from markupsafe import Markup, escape
 
-from safeser.dask.patches.patch import ANY, Patch
+from safeser.dask.patches.patch import Patch
 from safeser.dask.wire.bounded_repr import has_bounded_repr, type_name
 from safeser.errors import PayloadError
 from safeser.families.errors.failures import shown
@@ -73,25 +72,18 @@ def _short(value: Any) -> Any:
     return value if has_bounded_repr(value) or isinstance(value, Undefined) else type_name(value)
 
 
-def printable(told: Callable[[Any], str]) -> Callable[[Any], str]:
-    """Return a ``__repr__``, *told*, without control characters."""
-
-    def tell(value: Any) -> str:
-        return shown(told(value))
-
-    return tell
+def _printable(stock: Callable[[], str], _: Any) -> str:
+    """Return a ``__repr__``, *stock*, without control characters."""
+    return shown(stock())
 
 
-def labelling(label: Callable[..., str]) -> Callable[..., str]:
-    """Return *label* for drawings by graphviz, which takes ``<...>`` for HTML of its own: links
-    that run scripts, and pictures out of local files. What published graphs are called is text.
+def _labelled(stock: Callable[..., str], *args: Any, **kwargs: Any) -> str:
+    """Return a label, *stock*, for drawings by graphviz, which takes ``<...>`` for HTML of its own:
+    links that run scripts, and pictures out of local files. What published graphs are called is
+    text.
     """
-
-    def labelled(*args: Any, **kwargs: Any) -> str:
-        said = label(*args, **kwargs)
-        return repr(said) if said.lstrip().startswith("<") else said
-
-    return labelled
+    said = stock(*args, **kwargs)
+    return repr(said) if said.lstrip().startswith("<") else said
 
 
 class _EscapedText(Exception):
@@ -101,33 +93,27 @@ class _EscapedText(Exception):
         return str(self.args[0])
 
 
-def escaping_errors(draw: Callable[..., None]) -> Callable[..., None]:
-    """Return a bar's ``_draw_stop``, *draw*, for errors whose text is escaped."""
-
-    def draw_stop(bar: Any, *args: Any, exception: Any = None, **kwargs: Any) -> None:
-        if exception is not None:
-            _, error, _ = clean_exception(exception)
-            exception = _EscapedText(escape(repr(error)))
-        draw(bar, *args, exception=exception, **kwargs)
-
-    return draw_stop
+def _draw_stop(
+    stock: Callable[..., None], _: Any, *args: Any, exception: Any = None, **kwargs: Any
+) -> None:
+    """Draw the end of a bar as *stock* does, with the escaped text of an error."""
+    if exception is not None:
+        _, error, _ = clean_exception(exception)
+        exception = _EscapedText(escape(repr(error)))
+    stock(*args, exception=exception, **kwargs)
 
 
 _is_count = shape("count")
 
 
-def counting(draw: Callable[..., None]) -> Callable[..., None]:
-    """Return a bar's ``_draw_bar``, *draw*, for counts that are numbers."""
-
-    def draw_bar(bar: Any, remaining: Any, all: Any, **kwargs: Any) -> None:
-        counted = _is_counted
-        if isinstance(bar, MultiProgressWidget):
-            counted = _are_counted
-        if not counted(remaining, all):
-            raise PayloadError("a scheduler counts tasks in no numbers", rule="raw.progress")
-        draw(bar, remaining=remaining, all=all, **kwargs)
-
-    return draw_bar
+def _draw_bar(
+    stock: Callable[..., None], bar: Any, remaining: Any, all: Any, **kwargs: Any
+) -> None:
+    """Draw a bar as *stock* does, of counts that are numbers."""
+    counted = _are_counted if isinstance(bar, MultiProgressWidget) else _is_counted
+    if not counted(remaining, all):
+        raise PayloadError("a scheduler counts tasks in no numbers", rule="raw.progress")
+    stock(remaining=remaining, all=all, **kwargs)
 
 
 def _is_counted(left: Any, total: Any) -> bool:
@@ -149,22 +135,21 @@ def _are_counted(left: Any, total: Any) -> bool:
 _BARS = "distributed.diagnostics.progressbar"
 _ENVIRONMENT = "dask.widgets.widgets:get_environment"
 
-_patch = partial(Patch, process=ANY)
 
 ROWS = (
-    _patch(
+    Patch(
         target="dask.widgets.widgets:Environment",
         reason="Templates insert texts of peers unescaped: a worker's name runs scripts.",
-        replace=lambda stock: Escaping,
+        value=Escaping,
         source=(_ENVIRONMENT, "dask.widgets.widgets:get_template"),
     ),
-    _patch(
+    Patch(
         target="dask.widgets.widgets:FILTERS[html_escape]",
         reason="Text that templates escape themselves would be escaped twice.",
-        replace=lambda stock: escape,
+        value=escape,
         source=(_ENVIRONMENT,),
     ),
-    _patch(
+    Patch(
         target="dask.array.core:ARRAY_TEMPLATE",
         reason="dask.array keeps a template that it made before the environment escaped.",
         replace=lambda stock: get_template("array.html.j2"),
@@ -172,34 +157,34 @@ ROWS = (
         when_imported=True,
     ),
     *(
-        _patch(
+        Patch(
             target=f"dask.dot:{name}",
             reason="graphviz takes a task's name in angle brackets for HTML, with links and files.",
-            replace=labelling,
+            by=_labelled,
         )
         for name in ("label", "box_label")
     ),
     *(
-        _patch(
+        Patch(
             target=f"distributed.{name}.__repr__",
             reason="The key of a future or actor that a peer named steers the terminal.",
-            replace=printable,
+            by=_printable,
         )
         for name in ("client:Future", "actor:Actor")
     ),
     *(
-        _patch(
+        Patch(
             target=f"{_BARS}:{name}._draw_stop",
             reason="A progress bar inserts the text of a task's error unescaped.",
-            replace=escaping_errors,
+            by=_draw_stop,
         )
         for name in ("ProgressWidget", "MultiProgressWidget")
     ),
     *(
-        _patch(
+        Patch(
             target=f"{_BARS}:{name}._draw_bar",
             reason="A progress bar inserts the text of the scheduler's counts unescaped.",
-            replace=counting,
+            by=_draw_bar,
         )
         for name in ("TextProgressBar", "ProgressWidget", "MultiProgressWidget")
     ),

@@ -66,17 +66,12 @@ def fingerprint(definitions: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(definitions).encode()).hexdigest()
 
 
-def _installed(patch: Patch) -> str | None:
-    """Return the fingerprint of the installed source that *patch* relies on, or None."""
+def installed(patch: Patch) -> str | None:
+    """Return the fingerprint of the installed source that *patch* relies on; None without any."""
     try:
         return fingerprint(map(_definition, patch.sources))
     except (LookupError, OSError, TypeError, ValueError):
         return None
-
-
-def is_there(patch: Patch) -> bool:
-    """Tell whether the installed Dask has functions of the names that *patch* relies on."""
-    return _installed(patch) is not None
 
 
 @cache
@@ -197,7 +192,7 @@ def unknown(patches: Iterable[Patch]) -> list[Patch]:
     if all(each.target in targets for each in patches) and _are_reviewed_files(patches, known):
         return []
     try:
-        return [each for each in patches if _installed(each) not in targets.get(each.target, ())]
+        return [each for each in patches if installed(each) not in targets.get(each.target, ())]
     finally:
         _definition.cache_clear()
         _lines.cache_clear()  # megabytes of text

@@ -2,6 +2,10 @@
 
 The one rule: a row replaces a name of a module or a class, once for the whole process, and only
 where the source that it takes for granted has a fingerprint that was reviewed.
+
+Most rows delegate: they name a function, or a part of Dask's servers with one of its methods, which
+is called in place of Dask's function, and is given that function as its first argument. So whoever
+decides calls Dask's own before, afterwards, with other arguments or not at all.
 """
 
 from __future__ import annotations
@@ -10,8 +14,9 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial, update_wrapper
+from functools import update_wrapper
 from importlib import import_module
+from inspect import Parameter
 from types import MethodType
 from typing import Any
 
@@ -19,12 +24,9 @@ from distributed.comm import Comm
 
 from safeser.dask.servers import Part, part_of
 
-#: In the place of roles: every process that loads the comm backend.
-ANY = ("any",)
-
-_ROLES = frozenset({"scheduler", "worker", "nanny", "client", *ANY})
-
 _ABSENT = object()
+
+_Function = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +36,17 @@ class Patch:
     :param target: ``module:Class.method``, ``module:name``, or ``module:name[key]`` for one item of
         a dictionary.
     :param reason: what goes wrong without it, and where that was reported.
-    :param process: the roles that need it: scheduler, worker, nanny, client, or :data:`ANY`.
     :param needed: whether a guarantee of SECURITY.md rests on it. Where the source is unknown, a
         needed row refuses to start, and any other is left out.
-    :param replace: takes what Dask has there, None if it has nothing, and returns what replaces it.
+    :param by: the function that is called in place of Dask's, with Dask's own before the arguments;
+        of a method, that is bound, and the object follows. Or a part of Dask's servers with its
+        method, which gets no object: a server that is not registered
+        (:mod:`safeser.dask.servers`) calls Dask's own. A method whose first argument is ``comm``
+        gets the connection by which a peer asks, and None where the server calls itself.
+    :param via: the attributes that lead from the object to its server.
+    :param value: in place of *by*, an object that is put there as it is.
+    :param replace: in place of both, what takes what Dask has there, None if it has nothing, and
+        returns what replaces it.
     :param source: functions and methods of Dask that the replacement takes for granted, whose text
         is the row's fingerprint; default: the target itself.
     :param when_imported: replaced only where its module was imported before; a module that is
@@ -47,18 +56,20 @@ class Patch:
 
     target: str
     reason: str
-    process: tuple[str, ...]
-    replace: Callable[[Any], Any]
+    by: _Function | tuple[type[Part], _Function] | None = None
+    via: tuple[str, ...] = ()
+    value: Any = None
+    replace: Callable[[Any], Any] | None = None
     needed: bool = True
     source: tuple[str, ...] = ()
     when_imported: bool = False
     when: Callable[[], bool] | None = None
 
     def __post_init__(self) -> None:
-        if not self.process or not _ROLES.issuperset(self.process):
-            raise ValueError(f"{self.target}: no such roles: {self.process}")
         if ":" not in self.target:
             raise ValueError(f"{self.target} is not module:name")
+        if [self.by, self.value, self.replace].count(None) != 2:
+            raise ValueError(f"{self.target} is replaced by nothing, or twice")
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -71,6 +82,17 @@ class Patch:
         if self.when is not None and not self.when():
             return True
         return self.when_imported and self.target.partition(":")[0] not in sys.modules
+
+    def replacement(self, stock: Any) -> Any:
+        """Return what replaces *stock*, which Dask has there."""
+        if self.replace is not None:
+            return self.replace(stock)
+        if self.value is not None:
+            return self.value
+        if isinstance(self.by, tuple):
+            return _by_part(*self.by, self.via, stock)
+        assert self.by is not None
+        return _by_function(self.by, stock, is_method="." in self.target.partition(":")[2])
 
 
 def _holder(target: str) -> tuple[Any, str, bool]:
@@ -122,7 +144,7 @@ def apply(patch: Patch) -> None:
     """Replace what *patch* names."""
     holder, name, is_item = _holder(patch.target)
     stock = _replaced[patch.target] = stock_of(patch.target)
-    replacement = patch.replace(stock)
+    replacement = patch.replacement(stock)
     if inspect.isfunction(replacement) and inspect.isfunction(stock):
         # What is logged and pickled by name is called as Dask calls it. No __wrapped__: Dask looks
         # at a handler's parameters.
@@ -150,30 +172,48 @@ def rebind(server: Any) -> None:
                     handlers[name] = MethodType(replacement, handler.__self__)  # type: ignore[index]  # a dict of Dask's
 
 
-def taken_over(kind: type[Part], method: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Return what replaces a method of Dask's servers by *method* of their part of that *kind*.
+def _by_function(by: _Function, stock: Any, *, is_method: bool) -> Any:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return by(stock.__get__(self, type(self)), self, *args, **kwargs)
 
-    :param method: is called with the part, Dask's own method, and what the server was called with.
-        A server that is not registered (:mod:`safeser.dask.servers`) calls Dask's own.
-    """
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return by(stock, *args, **kwargs)
 
-    def replace(stock: Callable[..., Any]) -> Any:
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            part = part_of(self, kind)
-            if part is None:
-                return stock(self, *args, **kwargs)
-            return method(part, partial(stock, self), *args, **kwargs)
-
-        async def awaited(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return await call(self, *args, **kwargs)
-
-        made: Any = awaited if inspect.iscoroutinefunction(stock) else call
-        made.__signature__ = inspect.signature(stock)  # Dask looks at a handler's parameters
-        return made
-
-    return replace
+    return _called_as(stock, method if is_method else function)
 
 
-def without_comm(comm: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the positional arguments of a call whose first one may be a connection, or absent."""
-    return args if comm is None or isinstance(comm, Comm) else (comm, *args)
+def _by_part(kind: type[Part], method: _Function, via: tuple[str, ...], stock: Any) -> Any:
+    # Of the method, the part and Dask's own come before what Dask looks for.
+    asks_for_comm = _expects_comm(method, at=2)
+    takes_comm = asks_for_comm and not _expects_comm(stock, at=1)
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        own, server = stock.__get__(self, type(self)), self
+        for name in via:
+            server = getattr(server, name, None)
+        part = part_of(server, kind)
+        if not takes_comm:
+            return own(*args, **kwargs) if part is None else method(part, own, *args, **kwargs)
+        comm, args = (args[0], args[1:]) if args and isinstance(args[0], Comm) else (None, args)
+        return own(*args, **kwargs) if part is None else method(part, own, comm, *args, **kwargs)
+
+    return _called_as(stock, call, takes_comm=takes_comm)
+
+
+def _expects_comm(function: _Function, *, at: int) -> bool:
+    return [*inspect.signature(function).parameters][at : at + 1] == ["comm"]
+
+
+def _called_as(stock: Any, call: _Function, *, takes_comm: bool = False) -> Any:
+    """Return *call* as Dask calls *stock*: awaited, and with the parameters that handlers have."""
+
+    async def awaited(*args: Any, **kwargs: Any) -> Any:
+        return await call(*args, **kwargs)
+
+    made: Any = awaited if inspect.iscoroutinefunction(stock) else call
+    if inspect.isfunction(stock):
+        parameters = [*inspect.signature(stock).parameters.values()]
+        if takes_comm:  # which Dask passes to a handler whose first parameter is called so
+            parameters.insert(1, Parameter("comm", Parameter.POSITIONAL_OR_KEYWORD))
+        made.__signature__ = inspect.Signature(parameters)
+    return made

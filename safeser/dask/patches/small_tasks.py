@@ -29,25 +29,21 @@ SMALL_GRAPH = 500
 _TO_CLIENT = "Scheduler->Client"
 
 
-def _start(stock: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    def start(self: Any, comm: Any) -> None:
-        if isinstance(comm, SafeserComm) and comm.name == _TO_CLIENT:
-            self.interval = max(self.interval, INTERVAL)
-        stock(self, comm)
-
-    return start
+def _start(stock: Callable[[Any], None], batched: Any, comm: Any) -> None:
+    if isinstance(comm, SafeserComm) and comm.name == _TO_CLIENT:
+        batched.interval = max(batched.interval, INTERVAL)
+    stock(comm)
 
 
-def _offload(stock: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    async def offload(func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        tasks = opened_graph.number_of_tasks(kwargs.get("expr"))
-        if tasks is not None and tasks <= SMALL_GRAPH:
-            # A client's batch of graphs would keep the event loop for itself.
-            await asyncio.sleep(0)
-            return func(*args, **kwargs)
-        return await stock(func, *args, **kwargs)
-
-    return offload
+async def _offload(
+    stock: Callable[..., Awaitable[Any]], func: Callable[..., Any], /, *args: Any, **kwargs: Any
+) -> Any:
+    tasks = opened_graph.number_of_tasks(kwargs.get("expr"))
+    if tasks is not None and tasks <= SMALL_GRAPH:
+        # A client's batch of graphs would keep the event loop for itself.
+        await asyncio.sleep(0)
+        return func(*args, **kwargs)
+    return await stock(func, *args, **kwargs)
 
 
 ROWS = (
@@ -55,9 +51,8 @@ ROWS = (
         target="distributed.batched:BatchedSend.start",
         reason="A scheduler reports the end of tiny tasks to a client in batches of one or two,"
         " each of which is verified, decided and recorded.",
-        process=("scheduler",),
         needed=False,
-        replace=_start,
+        by=_start,
         source=(
             "distributed.batched:BatchedSend.__init__",
             "distributed.batched:BatchedSend.start",
@@ -69,9 +64,8 @@ ROWS = (
         target="distributed.scheduler:offload",
         reason="A graph of signed tasks, of which nothing has to be computed, is handed to a thread"
         " and back, which takes a fifth of what one submission costs.",
-        process=("scheduler",),
         needed=False,
-        replace=_offload,
+        by=_offload,
         source=(
             "distributed.utils:offload",
             "distributed.scheduler:_materialize_graph",

@@ -1,202 +1,196 @@
-"""Rows of the list of patches for workers that listen on ``safeser://``.
+"""Rows of the list of patches for workers and nannies, and for what every server of Dask's opens.
 
-The one rule: as for the scheduler (:mod:`safeser.dask.patches.scheduler`). A worker's state does
-not know its worker; what differs there are events whose values safeser has refused.
+The one rule: each row names the function or the part of a server that decides. A worker's state
+does not know its worker; what differs there are events whose values safeser has refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from distributed import Client
-from distributed.comm import Comm
 
 from safeser.dask.clients.joblib_calls import register_backend
 from safeser.dask.contents.failures import told
-from safeser.dask.messages.fetched import gather_apart, handle_partly_gathered, is_partly_gathered
-from safeser.dask.patches.patch import Patch, without_comm
-from safeser.dask.servers import part_of, served
-from safeser.dask.worker.stimuli import Stimuli
-from safeser.dask.worker.value_authors import Authors, gathering
+from safeser.dask.patches.patch import Patch
+from safeser.dask.servers import served
+from safeser.dask.transport.connection_roles import with_role
+from safeser.dask.transport.other_schemes import sealed
+from safeser.dask.worker.direct_requests import write_own
+from safeser.dask.worker.nannies import OwnWorker
+from safeser.dask.worker.process_surface import refuse_download, start_http_server
+from safeser.dask.worker.start_pipes import Pipes
+from safeser.dask.worker.stimuli import Stimuli, handle_event
+from safeser.dask.worker.value_authors import Authors
 
 __all__ = ["ROWS"]
 
 _GATHER_DEP = "distributed.worker:Worker.gather_dep"
 _HANDLE_EVENT = "distributed.worker_state_machine:WorkerState._handle_event"
 _GATHERED = "distributed.worker_state_machine:WorkerState._handle_gather_dep_success"
+_START = "distributed.nanny:WorkerProcess.start"
+_WAIT = "distributed.nanny:WorkerProcess._wait_until_connected"
 
 
-def _handle_stimulus(stock: Callable[..., None]) -> Callable[..., None]:
-    def handle_stimulus(self: Any, *stims: Any) -> None:
-        stimuli = part_of(self, Stimuli)
-        if stimuli is None:
-            stock(self, *stims)
-            return
-        for event in stims:
-            stimuli.handle(partial(stock, self), event)
+def _client_of_task(stock: Callable[..., Any], worker: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return the client that *stock* makes or finds for a task on *worker*, as safeser's own."""
+    client = stock(*args, **kwargs)
+    # joblib in a task asks for its client here.
+    register_backend()
+    if type(client) is Client and served(worker) is not None:
+        # What signs and compares graphs is imported for the first client of a task.
+        from safeser.dask.clients.sealing import TaskClient  # noqa: PLC0415 - as above
 
-    return handle_stimulus
+        TaskClient.begin_to_keep(client)
+        client.__class__ = TaskClient
+        client._stream_handlers["task-erred"] = client._handle_task_erred
+        client.loop.add_callback(client._look_for_due)
+    return client
 
-
-def _batched_send(stock: Callable[..., None]) -> Callable[..., None]:
-    def batched_send(self: Any, msg: dict[str, Any]) -> None:
-        authors = part_of(self, Authors) if msg.get("op") == "add-keys" else None
-        stock(self, msg if authors is None else {**msg, **authors.fields(msg["keys"])})
-
-    return batched_send
-
-
-def _gather_dep(stock: Callable[..., Any]) -> Callable[..., Any]:
-    async def gather_dep(self: Any, worker: str, to_gather: Any, *args: Any, **kwargs: Any) -> Any:
-        authors = part_of(self, Authors)
-        if authors is None:
-            return await stock(self, worker, to_gather, *args, **kwargs)
-        with authors.wanted(to_gather):
-            return await gather_apart(partial(stock, self), worker, to_gather, *args, **kwargs)
-
-    return gather_dep
-
-
-def _handle_event(stock: Any) -> Callable[..., Any]:
-    def handle_event(self: Any, ev: Any) -> Any:
-        if is_partly_gathered(ev):
-            return handle_partly_gathered(self, ev)
-        return stock.__get__(self, type(self))(ev)
-
-    return handle_event
-
-
-def _get_client(stock: Callable[..., Any]) -> Callable[..., Any]:
-    def get_client(self: Any, *args: Any, **kwargs: Any) -> Any:
-        client = stock(self, *args, **kwargs)
-        # joblib in a task asks for its client here.
-        register_backend()
-        if type(client) is Client and served(self) is not None:
-            # What signs and compares graphs is imported for the first client of a task.
-            from safeser.dask.clients.sealing import TaskClient  # noqa: PLC0415 - as above
-
-            TaskClient.begin_to_keep(client)
-            client.__class__ = TaskClient
-            client._stream_handlers["task-erred"] = client._handle_task_erred
-            client.loop.add_callback(client._look_for_due)
-        return client
-
-    return get_client
-
-
-def _gather(stock: Callable[..., Any]) -> Callable[..., Any]:
-    async def gather(
-        self: Any, comm: Any = None, /, *args: Any, authors: Any = None, **request: Any
-    ) -> Any:
-        known, args = served(self), without_comm(comm, args)
-        if known is None or not isinstance(comm, Comm):
-            return await stock(self, *args, **request)
-        said = authors if authors and known.is_scheduler(comm.link.peer) else {}
-        kept = known.part(self, Authors)
-        known.part(self, Stimuli).release_former(said)
-        kept.note(said)
-        with gathering(said), kept.wanted(said):
-            reply = await stock(self, *args, **request)
-        # Meanwhile a key may have come to be another author's.
-        late = kept.of_others(said)
-        kept.note({key: author for key, author in said.items() if key not in late})
-        if not late:
-            return reply
-        return {"status": "partial-fail", "keys": list({*late, *reply.get("keys", ())})}
-
-    return gather
-
-
-def _update_data(stock: Callable[..., Any]) -> Callable[..., Any]:
-    def update_data(
-        self: Any, comm: Any = None, /, *args: Any, author: Any = None, **request: Any
-    ) -> Any:
-        known, args = served(self), without_comm(comm, args)
-        if known is None:
-            return stock(self, *args, **request)
-        authors = known.part(self, Authors)
-        if not isinstance(comm, Comm):  # what this worker has gathered, or a task of it scatters
-            data = authors.gathered(args[0] if args else request.pop("data"))
-            return stock(self, data, *args[1:], **request)
-        link, keys = comm.link, request["data"]
-        if known.is_scheduler(link.peer):
-            brought = {} if author is None else dict.fromkeys(keys, author)
-            known.part(self, Stimuli).release_former(brought)
-        else:
-            brought = dict.fromkeys(authors.require_free(link, keys), link.peer)
-        said = stock(self, *args, **request)
-        authors.note(brought)
-        return said
-
-    return update_data
-
-
-_patch = partial(Patch, process=("worker",))
 
 ROWS = (
+    # every server
+    Patch(
+        target="distributed.comm.registry:backends",
+        reason="An address in a message chooses the transport: a worker whose own links were signed"
+        " was told to gather from tcp:// and ran the pickle that came back.",
+        replace=sealed,
+        source=("distributed.comm.registry:get_backend",),
+    ),
+    Patch(
+        target="distributed.security:Security.get_connection_args",
+        reason="A connection's arguments do not say for which role it is opened, so that in a"
+        " process of several roles one would speak as another.",
+        replace=with_role,
+    ),
+    Patch(
+        target="distributed.node:ServerNode.start_http_server",
+        reason="A worker's dashboard, which authenticates no request, listens on all interfaces.",
+        by=start_http_server,
+    ),
+    Patch(
+        target="distributed.preloading:_download_module",
+        reason="A preload that is a web address is downloaded and run.",
+        value=refuse_download,
+        source=(
+            "distributed.preloading:_download_module",
+            "distributed.preloading:Preload.__init__",
+        ),
+    ),
+    # workers
     *(
         Patch(
             target=f"distributed.{module}:error_message",
             reason="The pickle that Dask makes of what a task raised lacks file names, members and"
             " attributes, and is its text alone where it cannot be pickled.",
-            process=("worker", "nanny", "scheduler"),
             needed=False,
-            replace=told,
+            by=told,
             source=("distributed.core:error_message",),
         )
         for module in ("worker", "worker_state_machine", "nanny")
     ),
-    _patch(
+    Patch(
         target="distributed.worker:Worker.gather",
         reason="A worker does not know the authors of the values that it is told to fetch, and"
         " keeps a former value of the key instead.",
-        replace=_gather,
+        by=(Stimuli, Stimuli.gather),
     ),
-    _patch(
+    Patch(
         target="distributed.worker:Worker.update_data",
         reason="A worker does not know the authors of the values that it is brought, and keeps a"
         " former value of the key instead.",
-        replace=_update_data,
+        by=(Stimuli, Stimuli.update_data),
     ),
-    _patch(
+    Patch(
         target="distributed.worker:Worker.handle_stimulus",
         reason="A value of a cancelled or former task of a key is taken for that of the present"
         " one; a task waits for ever for a value that cannot come (distributed issue 6705); authors"
         " of values are not recorded.",
-        replace=_handle_stimulus,
+        by=(Stimuli, Stimuli.handle),
         source=(
             "distributed.worker:Worker.handle_stimulus",
             "distributed.worker_state_machine:BaseWorker.handle_stimulus",
             "distributed.worker_state_machine:WorkerState._gather_dep_done_common",
         ),
     ),
-    _patch(
+    Patch(
         target="distributed.worker:Worker.batched_send",
         reason="A worker reports a copy of a key, without the author of the value.",
-        replace=_batched_send,
+        by=(Authors, Authors.batched_send),
     ),
-    _patch(
+    Patch(
         target=_GATHER_DEP,
         reason="One value that may not come fails all that were fetched with it; a value that"
         " another author's task had under the key is fetched in place of the one meant.",
-        replace=_gather_dep,
+        by=(Authors, Authors.gather_dep),
         source=(_GATHER_DEP, _HANDLE_EVENT, _GATHERED),
     ),
     # Understands what the row before returns.
-    _patch(
+    Patch(
         target=_HANDLE_EVENT,
         reason="A worker's state handles no event by which some values arrive and others fail.",
         needed=False,
-        replace=_handle_event,
+        by=handle_event,
         source=(_GATHER_DEP, _HANDLE_EVENT, _GATHERED),
     ),
-    _patch(
+    Patch(
         target="distributed.worker:Worker._get_client",
         reason="The client that a worker makes for its tasks answers a submission with the result"
         " of another definition, where it holds a future of that key.",
         needed=False,
-        replace=_get_client,
+        by=_client_of_task,
+    ),
+    Patch(
+        target="distributed.shuffle._core:ShuffleRun._write_to_disk",
+        reason="A shard names the file that a worker appends it to, outside the shuffle's folder.",
+        by=write_own,
+    ),
+    # nannies
+    Patch(
+        target="distributed.nanny:get_mp_context",
+        reason="A nanny unpickles what its worker's process puts into a queue, and waits for locks"
+        " and semaphores that this process shares.",
+        by=Pipes,
+        source=(
+            _START,
+            _WAIT,
+            "distributed.nanny:WorkerProcess._run",
+            "distributed.nanny:WorkerProcess.kill",
+            "distributed.nanny:WorkerProcess.mark_stopped",
+        ),
+    ),
+    Patch(
+        target="distributed.nanny:Nanny.instantiate",
+        reason="Workers of all nannies have folders beside each other, and a nanny deletes the one"
+        " that its worker's process names.",
+        by=(OwnWorker, OwnWorker.instantiate),
+        source=(
+            "distributed.nanny:Nanny.instantiate",
+            "distributed.core:Server.__init__",
+            "distributed.nanny:WorkerProcess.mark_stopped",
+            "distributed.diskutils:WorkSpace.__init__",
+        ),
+    ),
+    Patch(
+        target=_WAIT,
+        reason="A nanny deletes the folder and unregisters the address that its worker's process"
+        " names, whatever these are.",
+        by=(OwnWorker, OwnWorker.wait_until_connected),
+        via=("on_exit", "__self__"),
+        source=(_START, _WAIT, "distributed.nanny:Nanny._unregister"),
+    ),
+    Patch(
+        target="distributed.nanny:Nanny.plugin_add",
+        reason="The nanny of a confined worker runs plugins, outside of the sandbox.",
+        by=(OwnWorker, OwnWorker.plugin_add),
+        source=("distributed.nanny:Nanny.plugin_add", "distributed.nanny:Nanny.start_unsafe"),
+    ),
+    Patch(
+        target="distributed.nanny:Nanny._on_worker_exit_sync",
+        reason="A nanny whose worker cannot run prints tracebacks in place of one line, and"
+        " nothing deletes the folder that it made for the worker.",
+        needed=False,
+        by=(OwnWorker, OwnWorker.exited),
     ),
 )

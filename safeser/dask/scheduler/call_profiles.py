@@ -6,22 +6,29 @@ takes two of them, and a deeper profile is refused whole, for each client that a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from safeser.gate.values import Limits
+from safeser.dask.servers import Part
 
-__all__ = ["cut_profile"]
+__all__ = ["Profiles"]
 
 
-async def cut_profile(limits: Limits, stock: Callable[..., Any], asked: Mapping[str, Any]) -> Any:
-    """Answer the request *asked* as ``get_profile``, *stock*, with profiles that can be sent."""
-    # A node, and its children; one level may stand around them all.
-    levels = (limits.max_depth - 2) // 2
-    told = await stock(**asked)
-    if asked.get("merge_workers", True):
-        return _cut(told, levels)
-    return {worker: _cut(each, levels) for worker, each in told.items()}
+class Profiles(Part):
+    """The profiles that one server hands out."""
+
+    async def get_profile(
+        self, stock: Callable[..., Awaitable[Any]], comm: Any, *args: Any, **asked: Any
+    ) -> Any:
+        """Answer as *stock* does, a peer with profiles that can be sent."""
+        told = await stock(*args, **asked)
+        if comm is None:
+            return told
+        # A node, and its children; one level may stand around them all.
+        levels = (self._known.channel.policy.limits.max_depth - 2) // 2
+        if asked.get("merge_workers", True):
+            return _cut(told, levels)
+        return {worker: _cut(each, levels) for worker, each in told.items()}
 
 
 def _cut(profile: dict[str, Any], levels: int) -> dict[str, Any]:

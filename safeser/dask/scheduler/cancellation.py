@@ -23,16 +23,16 @@ import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
-from weakref import ref
 
 from distributed.scheduler import TaskState
 
-from safeser.channel import Channel, Link
+from safeser.channel import Link
+from safeser.dask.scheduler.conflicts import Owners
 from safeser.dask.servers import Part, link_of
 from safeser.errors import PolicyDenied
 from safeser.gate.values import Kind
 
-__all__ = ["Cancellation", "release_unattended"]
+__all__ = ["Cancellation"]
 
 logger = logging.getLogger("safeser.dask")
 #: Which Client.get_scheduler_logs shows.
@@ -45,31 +45,32 @@ _UNATTENDED = "fire-and-forget"
 
 
 class Cancellation(Part):
-    """Handles ``cancel-keys`` on one scheduler.
+    """Ends and repeats tasks of one scheduler."""
 
-    :param owner_of: returns the principal that first submitted a task.
-    :param principal_of: returns the principal of a client, or None.
-    """
-
-    def __init__(
-        self,
-        *args: Any,
-        owner_of: Callable[[TaskState], str],
-        principal_of: Callable[[str], str | None],
-    ) -> None:
+    def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._owner_of = owner_of
-        self._principal_of = principal_of
+        self._owners = self._known.part(self._server, Owners)
+        self._known.channel.when_silenced(self._silenced)
+
+    def retry(self, stock: Callable[..., Any], keys: Iterable[Any], *args: Any, **more: Any) -> Any:
+        """Retry as *stock* does, but no task that has not failed."""
+        tasks = self._server.tasks
+        failed = [key for key in keys if key in tasks and tasks[key].state == "erred"]
+        return stock(failed, *args, **more)
 
     def cancel(
         self,
+        _: Callable[..., None],
         keys: Collection[Any],
         client: str,
         force: bool = False,
         reason: str | None = None,
         msg: str | None = None,
     ) -> None:
-        """Do what Dask's ``stimulus_cancel`` does, for the keys that *client* may cancel."""
+        """Do what Dask's ``stimulus_cancel`` does, for the keys that *client* may cancel.
+
+        In its place: Dask's would end the tasks of others.
+        """
         scheduler = self._server
         stream = scheduler.client_comms.get(client)
         link = link_of(stream)
@@ -91,7 +92,7 @@ class Cancellation(Part):
             scheduler.report(told)
             return
         # Keys that other clients want by now, or are about to, are not cancelled.
-        own = [each for each in scheduler.client_comms if self._principal_of(each) == link.peer]
+        own = [each for each in scheduler.client_comms if self._owners.of_client(each) == link.peer]
         for each in wanting.union(own):
             scheduler.report(told, client=each)
 
@@ -139,43 +140,31 @@ class Cancellation(Part):
             elif each in begun:
                 verdicts[each] = all(verdicts.get(one, True) for one in each.dependents or ())
                 ahead.pop()
-            elif self._is_anothers(each, principal):
+            elif any(
+                # What queues, variables and datasets hold, is its submitter's.
+                (self._owners.of_client(one.client_key) or self._owners.of(each)) != principal
+                for one in each.who_wants or ()
+            ):
                 verdicts[each] = False
             else:
                 begun.add(each)
                 ahead += [one for one in each.dependents or () if one not in begun]
         return verdicts[task]
 
-    def _is_anothers(self, task: TaskState, principal: str) -> bool:
-        for wanting in task.who_wants or ():
-            # What queues, variables and datasets hold, is its submitter's.
-            whose = self._principal_of(wanting.client_key) or self._owner_of(task)
-            if whose != principal:
-                return True
-        return False
+    # --- principals that were retired ------------------------------------------------------------
 
+    def _silenced(self, names: frozenset[str]) -> None:
+        with contextlib.suppress(ReferenceError, RuntimeError):  # it is gone, or its loop is closed
+            self._server.loop.add_callback(self._release_unattended, names)
 
-def release_unattended(scheduler: Any, channel: Channel, owner_of: Callable[[Any], str]) -> None:
-    """Have *scheduler* release what silenced principals left to it, now and from now on.
-
-    :param owner_of: returns the principal that submitted a task.
-    """
-    known = ref(scheduler)
-
-    def release(names: frozenset[str]) -> None:
-        found = known()
-        state = None if found is None else found.clients.get(_UNATTENDED)
-        if found is None or state is None:
-            return
-        keys = [task.key for task in state.wants_what if owner_of(task) in names]
-        if keys:
-            logger.warning("Releasing %d tasks of principals without an active key", len(keys))
-            found.client_releases_keys(keys=keys, client=_UNATTENDED, stimulus_id="safeser-retired")
-
-    def silenced(names: frozenset[str]) -> None:
-        found = known()
-        if found is not None:
-            with contextlib.suppress(RuntimeError):  # its loop is closed
-                found.loop.add_callback(release, names)
-
-    channel.when_silenced(silenced)
+    def _release_unattended(self, names: frozenset[str]) -> None:
+        """Release what the silenced principals *names* left to the scheduler."""
+        with contextlib.suppress(ReferenceError):
+            scheduler = self._server
+            state = scheduler.clients.get(_UNATTENDED)
+            wanted = () if state is None else state.wants_what
+            keys = [task.key for task in wanted if self._owners.of(task) in names]
+            if keys:
+                logger.warning("Releasing %d tasks of principals without an active key", len(keys))
+                stimulus = "safeser-retired"
+                scheduler.client_releases_keys(keys=keys, client=_UNATTENDED, stimulus_id=stimulus)

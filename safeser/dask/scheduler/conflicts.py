@@ -1,4 +1,4 @@
-"""Conflicts of a submission with keys that exist, and the errors and warnings about them.
+"""Who submitted which task, and the errors and warnings about conflicts of submissions.
 
 The one rule: a text names both submitters and shows a key cut and printable; values are in it only
 where one principal submitted both definitions.
@@ -6,7 +6,7 @@ where one principal submitted both definitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,10 +14,13 @@ from distributed.scheduler import TaskState
 
 from safeser.dask.equality.difference import Difference
 from safeser.dask.scheduler.scattered import ScatteredData
-from safeser.dask.wire import task_key
+from safeser.dask.scheduler.weak_task_dict import WeakTaskDict
+from safeser.dask.servers import Part, link_of
+from safeser.dask.wire.task_key import shown_key
 from safeser.errors import PolicyDenied
+from safeser.gate.values import UNKNOWN
 
-__all__ = ["FIX", "Conflict", "Origin", "Submission", "describe", "refusal", "shown_key"]
+__all__ = ["FIX", "Conflict", "Origin", "Owners", "Submission", "describe", "refusal"]
 
 #: As much of a key as errors and records show.
 _SHOWN = 60
@@ -30,6 +33,40 @@ class Origin(NamedTuple):
 
     principal: str
     graph: bytes = b""
+
+
+#: Of a task that no submission created.
+_UNKNOWN = Origin(UNKNOWN)
+
+
+class Owners(Part):
+    """The principals behind the tasks and the clients of one scheduler."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        # Forgets a task when Dask does: then its key is free.
+        self._origins: WeakTaskDict[Origin] = WeakTaskDict()
+
+    def note(self, task: TaskState, origin: Origin) -> None:
+        """Record on whose behalf *task* was just created."""
+        self._origins[task] = origin
+
+    def origin_of(self, task: TaskState) -> Origin:
+        """Return where *task* came from."""
+        return self._origins.get(task, _UNKNOWN)
+
+    def of(self, task: TaskState) -> str:
+        """Return the principal that submitted *task*, or scattered its value."""
+        return self._origins.get(task, _UNKNOWN).principal
+
+    def of_tasks(self, tasks: Iterable[TaskState]) -> dict[Any, str]:
+        """Return whose *tasks* are, by their keys."""
+        return {task.key: self.of(task) for task in tasks}
+
+    def of_client(self, client: str) -> str | None:
+        """Return the principal of *client*; None of one that left, and of Dask's own."""
+        link = link_of(self._server.client_comms.get(client))
+        return self._known.client_ids.owner(client) if link is None else str(link.peer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +96,11 @@ class Conflict:
     difference: Callable[[], Difference] | None = None
     doubted: bool = False
 
+    @property
+    def key(self) -> str:
+        """A readable key, which the client that submitted it chose."""
+        return shown_key(self.task.key, _SHOWN)
+
 
 def refusal(submission: Submission, conflicts: Sequence[Conflict]) -> PolicyDenied:
     """Return the error of a submission that *conflicts* refuse; the caller records them."""
@@ -82,11 +124,6 @@ def describe(submission: Submission, conflicts: Sequence[Conflict], outcome: str
         own = first.owner == submission.principal
         what += f" ({first.difference().text(values=own)})"
     return (
-        f"key {shown_key(first)!r}{others}, submitted by {submission.principal!r}, was first"
+        f"key {first.key!r}{others}, submitted by {submission.principal!r}, was first"
         f" submitted by {first.owner!r} with {what}. {outcome}"
     )
-
-
-def shown_key(conflict: Conflict) -> str:
-    """Return a readable key, which the client that submitted it chose."""
-    return task_key.shown_key(conflict.task.key, _SHOWN)

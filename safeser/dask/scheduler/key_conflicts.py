@@ -12,6 +12,7 @@ computes.
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -37,24 +38,24 @@ from safeser.dask.equality.difference import find_difference
 from safeser.dask.messages.author_statements import stating
 from safeser.dask.messages.refused import GraphFailures
 from safeser.dask.messages.replies import error_reply
-from safeser.dask.scheduler.cancellation import Cancellation, release_unattended
+from safeser.dask.scheduler.cancellation import Cancellation
 from safeser.dask.scheduler.conflicts import (
     FIX,
     Conflict,
     Origin,
+    Owners,
     Submission,
     describe,
     refusal,
-    shown_key,
 )
 from safeser.dask.scheduler.readers import Readers
 from safeser.dask.scheduler.scattered import Arrivals, ScatteredData
-from safeser.dask.scheduler.weak_task_dict import WeakTaskDict, WeakTaskSet
+from safeser.dask.scheduler.weak_task_dict import WeakTaskSet
 from safeser.dask.sealed.node import Sealed
 from safeser.dask.servers import Part, link_of
 from safeser.dask.wire.packer import packed
 from safeser.errors import PolicyDenied, SafeserError
-from safeser.gate.values import UNKNOWN, Context, Kind
+from safeser.gate.values import Context, Kind
 from safeser.policy.questions.readable import runs_code
 from safeser.policy.taken_tasks import anywhere
 
@@ -68,9 +69,6 @@ _RECORDED = 20
 
 #: Bytes of a graph from which on a digest of them would take a millisecond.
 _LARGE = 1 << 20
-
-#: Of a task that no submission created.
-_UNKNOWN = Origin(UNKNOWN)
 
 _submission: ContextVar[Submission | None] = ContextVar("safeser-submission", default=None)
 
@@ -90,56 +88,28 @@ class Guard(Part):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._channel = self._known.channel
-        self._clients = self._known.client_ids
-        # Both forget a task when Dask does: then its key is free.
-        self._origins: WeakTaskDict[Origin] = WeakTaskDict()
+        self._owners = self._known.part(self._server, Owners)
         self._refused: dict[str, WeakTaskSet] = {}
         self._coming = Arrivals(*args)
         self._readers = self._known.part(self._server, Readers)
-        self._readers.owner_of = self.owner_of
-        self.cancelling = Cancellation(
-            *args, owner_of=self.owner_of, principal_of=self.principal_of
-        )
-        release_unattended(self._server, self._channel, self.owner_of)
+        # From the first task on, it releases those of principals that are retired.
+        self._known.part(self._server, Cancellation)
 
     # --- who -------------------------------------------------------------------------------------
-
-    def _link_of(self, client: str) -> Any:
-        return link_of(self._server.client_comms.get(client))
-
-    def principal_of(self, client: str) -> str | None:
-        link = self._link_of(client)
-        found: str | None = link.peer if link is not None else self._clients.owner(client)
-        return found
 
     def _current(self, client: str | None) -> Submission:
         """Return whose submission this is; the scheduler's own where no message began it."""
         own = self._channel.identity.principal
         return _submission.get() or Submission(Origin(own), client or "")
 
-    def note_owner(self, task: TaskState) -> None:
-        """Record on whose behalf *task* was just created."""
-        self._origins[task] = self._current(None).origin
+    def new_task(self, stock: Callable[..., TaskState], *args: Any, **given: Any) -> TaskState:
+        """Create a task as *stock* does, and record on whose behalf."""
+        task = stock(*args, **given)
+        self._owners.note(task, self._current(None).origin)
         coming = self._coming.get(task.key)
         for client in coming.refused if coming is not None else ():
             self._refused.setdefault(client, WeakTaskSet()).add(task)
-
-    def owner_of(self, task: TaskState) -> str:
-        return self._origins.get(task, _UNKNOWN).principal
-
-    def state_authors(self, message: dict[str, Any], task: TaskState) -> dict[str, Any]:
-        """Return *message*, which hands *task* to a worker, with the authors of what it needs."""
-        author = message["author"] = self.owner_of(task)
-        if task.dependencies:
-            others = self.authors_of(task.dependencies, author)
-            if others:
-                message["authors"] = others
-        return message
-
-    def authors_of(self, tasks: Iterable[TaskState], but: str | None = None) -> dict[Any, str]:
-        """Return the authors of *tasks* by their keys, without those of the author *but*."""
-        owners = ((task.key, self.owner_of(task)) for task in tasks)
-        return {key: owner for key, owner in owners if owner != but}
+        return task
 
     def _is_worker(self, principal: str) -> bool:
         """Whether *principal* may be a worker here: it computes all submitted tasks anyway."""
@@ -149,17 +119,18 @@ class Guard(Part):
 
     # --- graphs ----------------------------------------------------------------------------------
 
-    async def update_graph(
-        self, stock: Callable[..., Awaitable[Any]], *, client: str, keys: Any, **graph: Any
-    ) -> None:
+    async def update_graph(self, stock: Any, *, client: str, keys: Any, **graph: Any) -> None:
         """Take a client's graph in as *stock* does, or tell that client alone why not."""
-        principal = self.principal_of(client)
+        principal = self._owners.of_client(client)
         if principal is None:  # it has left, and its principal is not known any more
             return
         origin = Origin(principal, _digest(graph.get("expr_ser")))
-        token = _submission.set(Submission(origin, client, self._link_of(client)))
+        link = link_of(self._server.client_comms.get(client))
+        token = _submission.set(Submission(origin, client, link))
+        # Without Dask's decorator, which prints a page for each refusal that passes.
+        plain = partial(inspect.unwrap(stock.__func__), self._server)
         try:
-            await stock(client=client, keys=keys, **graph)
+            await plain(client=client, keys=keys, **graph)
         except _Refused as refused:
             self._server.log_event(
                 ["scheduler", client], {"action": "update-graph", "status": "refused"}
@@ -243,9 +214,9 @@ class Guard(Part):
             task = tasks.get(key)
             if task is None or (type(node) is Alias and node.target == key):
                 continue
-            owner = self.owner_of(task)
+            owner = self._owners.of(task)
             origin = submission.origin
-            if origin.graph and self._origins.get(task, _UNKNOWN) == origin:
+            if origin.graph and self._owners.origin_of(task) == origin:
                 continue  # the same bytes of the same principal
             known = self._definition(task, submission)
             own = owner == submission.principal
@@ -264,7 +235,7 @@ class Guard(Part):
         Of data that a task depends on, Dask keeps the key alone. Once that key is forgotten, data
         of another client can have it, and the task would compute another result.
         """
-        lost = task.has_lost_dependencies and self.owner_of(task) != submission.principal
+        lost = task.has_lost_dependencies and self._owners.of(task) != submission.principal
         return None if lost else task.run_spec
 
     def _scattered_conflicts(self, keys: Iterable[Any]) -> Iterator[Conflict]:
@@ -279,7 +250,7 @@ class Guard(Part):
         for key in actors:
             task = self._server.tasks.get(key)
             if task is not None and not task.actor:
-                yield Conflict(task, "key.definition", self.owner_of(task))
+                yield Conflict(task, "key.definition", self._owners.of(task))
 
     def _refused_before(
         self, client: str, dsk: Mapping[Any, Any], keys: set[Any]
@@ -295,7 +266,7 @@ class Guard(Part):
         for key in {*keys, *chain.from_iterable(n.dependencies for n in dsk.values())} - dsk.keys():
             task = self._server.tasks.get(key)
             if task is not None and task in marked:
-                yield Conflict(task, "key.definition", self.owner_of(task))
+                yield Conflict(task, "key.definition", self._owners.of(task))
 
     def _unserved(self, keys: set[Any], client: str, refused: set[TaskState]) -> set[Any]:
         """Return those of *keys* whose futures would wait for ever, or for the wrong value."""
@@ -310,66 +281,62 @@ class Guard(Part):
     # --- data ------------------------------------------------------------------------------------
 
     async def scatter(
-        self,
-        stock: Callable[..., Awaitable[Any]],
-        comm: Any,
-        *,
-        data: Any,
-        client: str,
-        **rest: Any,
+        self, stock: Callable[..., Awaitable[Any]], comm: Any, *args: Any, **request: Any
     ) -> Any:
-        """Scatter as Dask does, after checking that no key of *data* is another principal's."""
+        """Scatter as *stock* does, for a peer if no key of the data is another principal's."""
+        if comm is None:
+            return await stock(*args, **request)
+        data = request["data"]
         try:
-            with self._submission_from(comm, client) as submission:
+            with self._submission_from(comm, request["client"]) as submission:
                 self._check_data(submission, data, operation="scatter")
                 said = stating("update_data", author=submission.principal)
                 with self._coming.of(submission.principal, tuple(data)), said:
-                    return await stock(data=data, client=client, **rest)
+                    return await stock(**request)
         except PolicyDenied as error:
             return error_reply(error)
 
     def update_data(
-        self, stock: Callable[..., Any], comm: Any, *, client: str | None, who_has: Any, nbytes: Any
+        self,
+        stock: Callable[..., Any],
+        comm: Any,
+        *,
+        who_has: Any,
+        nbytes: Any,
+        client: str | None = None,
     ) -> Any:
         """Record data as *stock* does, unless a key of it is another principal's.
+
+        A key may have come to be another's since its data was on its way.
 
         :param comm: the connection of a client that brought data to workers by itself, and asks;
             None where it says so on its stream, and where the scheduler itself has brought it.
         """
-        data = {"who_has": who_has, "nbytes": nbytes, "client": client}
-        if comm is not None:
-            return self._announce(stock, comm, data)
-        if client is None or _submission.get() is not None:
-            return self._take_data(stock, data)
-        stream = self._server.client_comms.get(client)
-        if stream is not None:  # else the client has left and waits for no answer
-            self._announce(stock, stream.comm, data)
-        return None
-
-    def _announce(self, stock: Callable[..., Any], comm: Any, data: Mapping[str, Any]) -> Any:
+        if comm is None and client is not None and _submission.get() is None:
+            stream = self._server.client_comms.get(client)
+            if stream is None:
+                return None  # the client has left and waits for no answer
+            comm = stream.comm
         try:
-            with self._submission_from(comm, data["client"]):
-                return self._take_data(stock, data)
+            with self._submission_from(comm, client) as submission:
+                self._check_data(submission, who_has, operation="update_data")
+                return stock(who_has=who_has, nbytes=nbytes, client=client)
         except PolicyDenied as error:
+            if comm is None:
+                raise
             if error.rule == "key.definition":
                 # A client that brought nothing could otherwise have workers drop what they compute.
-                sender = self._submission_by(comm, None).principal
+                sender = submission.principal
                 self._coming.drop(
                     {
                         key: [each for each in addresses if self._takes_data(each, sender)]
-                        for key, addresses in data["who_has"].items()
+                        for key, addresses in who_has.items()
                     }
                 )
             return error_reply(error)
 
-    def _take_data(self, stock: Callable[..., Any], data: Mapping[str, Any]) -> Any:
-        """Record *data*; a key may have come to be another's since it was on its way."""
-        submission = self._current(data["client"])
-        self._check_data(submission, data["who_has"], operation="update_data")
-        return stock(**data)
-
     def _takes_data(self, address: str, sender: str) -> bool:
-        """Tell whether the worker at *address* takes data from *sender*; see direct.py."""
+        """Tell whether the worker at *address* takes data from *sender*; see direct_requests.py."""
         link = link_of(self._server.stream_comms.get(self._server.coerce_address(address)))
         if link is None:
             return False
@@ -382,18 +349,15 @@ class Guard(Part):
     @contextmanager
     def _submission_from(self, comm: Any, client: str | None) -> Iterator[Submission]:
         """Record for the duration of the block that what arrives came over *comm*."""
-        submission = self._submission_by(comm, client)
-        token = _submission.set(submission)
+        link = getattr(comm, "link", None)
+        found = self._current(client)
+        if link is not None:
+            found = Submission(Origin(link.peer), client or "", link)
+        token = _submission.set(found)
         try:
-            yield submission
+            yield found
         finally:
             _submission.reset(token)
-
-    def _submission_by(self, comm: Any, client: str | None) -> Submission:
-        link = getattr(comm, "link", None)
-        if link is None:
-            return self._current(client)
-        return Submission(Origin(link.peer), client or "", link)
 
     def _check_data(self, submission: Submission, keys: Iterable[Any], *, operation: str) -> None:
         """Refuse data under the keys of tasks, and under keys of another principal's data.
@@ -408,7 +372,7 @@ class Guard(Part):
                 if coming is not None and coming.owner != submission.principal:
                     found.append(Conflict(coming, "key.definition", coming.owner))
                 continue
-            owner = self.owner_of(task)
+            owner = self._owners.of(task)
             if task.run_spec is not None or owner != submission.principal:
                 found.append(Conflict(task, "key.definition", owner))
         refused = self._decide(submission, found, operation=operation, kind=Kind.DATA)
@@ -459,9 +423,7 @@ class Guard(Part):
         for place, conflict in enumerate(conflicts):
             if place < _RECORDED:
                 name = "warn" if permitted else "refuse"
-                said = event(
-                    name, context, None, conflict.rule, permitted, where=shown_key(conflict)
-                )
+                said = event(name, context, None, conflict.rule, permitted, where=conflict.key)
                 audit.record({**said, "author": conflict.owner})
             else:
                 audit.count(
@@ -485,10 +447,6 @@ class Guard(Part):
         if stream is not None:
             with suppress(CommClosedError):  # the client has left
                 stream.send(message)
-
-    def cancel(self, _: Callable[..., Any], *args: Any, **request: Any) -> None:
-        """Cancel in place of Dask's method, which would end the tasks of others."""
-        self.cancelling.cancel(*args, **request)
 
     def report(
         self,

@@ -94,7 +94,13 @@ class Names(Part):
         # A worker says where it is, whatever name another worker chose.
         says_where = resolve is not None and type(addr) is str and "://" in addr
         if says_where or addr not in self._server.aliases:
-            _require_no_number(addr)
+            if isinstance(addr, Number):  # by which no worker registered
+                raise PayloadError(
+                    f"there is no worker of the name {addr!r:.20}",
+                    rule="worker.unknown",
+                    fix="Name workers as client.scheduler_info()['workers'] does, by address or"
+                    " name.",
+                )
             named = unparse_host_port(*addr) if isinstance(addr, tuple) else addr
             if resolve and isinstance(named, str) and _is_name(named):
                 return named  # a heartbeat of a worker that left, or never registered
@@ -109,16 +115,6 @@ class Names(Part):
             return str(stock(addr) if resolve is None else stock(addr, resolve))
         except ConfigError as error:
             raise ValueError(error.message) from None
-
-
-def _require_no_number(name: Any) -> None:
-    """Refuse a number by which no worker registered, where Dask speaks of addresses."""
-    if isinstance(name, Number):
-        raise PayloadError(
-            f"there is no worker of the name {name!r:.20}",
-            rule="worker.unknown",
-            fix="Name workers as client.scheduler_info()['workers'] does, by address or name.",
-        )
 
 
 def _is_name(address: str) -> bool:

@@ -10,17 +10,19 @@ argument is that value.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextvars import ContextVar
 from itertools import chain
 from typing import Any
 
 from safeser.dask.messages.author_statements import stating
+from safeser.dask.scheduler.conflicts import Owners
 from safeser.dask.servers import Part
 from safeser.dask.wire.task_key import shown_key
 from safeser.errors import AuditError, PolicyDenied, SafeserError
-from safeser.gate.values import UNKNOWN, Context
+from safeser.gate.values import Context
+from safeser.operations import GROUPS
 from safeser.policy import Policy
 from safeser.policy.questions.readable import readable
 from safeser.policy.rules import WEAKEST
@@ -57,8 +59,7 @@ class Readers(Part):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        #: The principal that submitted a task, or scattered its value.
-        self.owner_of: Callable[[Any], str] = lambda _: UNKNOWN
+        self._owners = self._known.part(self._server, Owners)
 
     @property
     def _policy(self) -> Policy:
@@ -78,8 +79,11 @@ class Readers(Part):
         others: set[str] = set()
         for key in keys:
             task = tasks.get(key)
-            owner = context.sender if task is None else self.owner_of(task)
-            if owner == context.sender or _is_published(task):
+            owner = context.sender if task is None else self._owners.of(task)
+            wanting = () if task is None else task.who_wants or ()
+            if owner == context.sender or any(
+                each.client_key.startswith(_PUBLISHED) for each in wanting
+            ):
                 continue
             if owner not in may and not every:
                 return unreadable(self._policy, context, key, owner)
@@ -102,6 +106,19 @@ class Readers(Part):
             link.note_refusal(context, error)
             error.recorded = True
             raise error
+
+    def require_values(self, comm: Any, request: Mapping[str, Any]) -> None:
+        """Refuse a *request* for values that its peer may not read, as :meth:`require` does."""
+        self.require(comm.link, request["op"], request.get("keys", ()))
+
+    def require_relayed(self, comm: Any, request: Mapping[str, Any]) -> None:
+        """Refuse to relay a call of an actor whose peer may not read it.
+
+        To the worker, the scheduler is the peer that asks.
+        """
+        asked = request.get("msg")
+        if isinstance(asked, Mapping) and asked.get("op") in GROUPS["actors"]:
+            self.require(comm.link, asked["op"], [asked.get("actor")])
 
     def of_graph(
         self, link: Any, context: Context, graph: Mapping[Any, Any]
@@ -129,41 +146,31 @@ class Readers(Part):
         """
         tasks = self._server.tasks
         before = [(key, tasks.get(key)) for key in keys]
-        with stating("get_data", authors=self._authors(task for _, task in before)):
+        there = (task for _, task in before if task is not None)
+        # Where policy lets others bring data under a key that is taken, whose it is, is open.
+        taken = self._policy.lets_keys_be_taken
+        with stating("get_data", authors={} if taken else self._owners.of_tasks(there)):
             reply = await stock(keys, serializers)
         changed = [key for key, task in before if tasks.get(key) is not task]
         return {"status": "error", "keys": changed} if changed else reply
 
-    def _authors(self, tasks: Iterable[Any]) -> dict[Any, str]:
-        """Return whose the values of *tasks* have to be, by their keys.
-
-        None where policy lets others bring data under a key that is taken.
-        """
-        if self._policy.lets_keys_be_taken:
-            return {}
-        return {task.key: self.owner_of(task) for task in tasks if task is not None}
-
     # --- datasets --------------------------------------------------------------------------------
 
-    @staticmethod
-    @contextmanager
-    def publishing(link: Any) -> Iterator[None]:
-        """Record for the duration of the block that the peer on *link* publishes a dataset."""
-        token = _publisher.set(link)
+    async def put(self, stock: Callable[..., Any], comm: Any, *args: Any, **dataset: Any) -> Any:
+        """Publish a dataset as *stock* does, on behalf of the peer on *comm*."""
+        token = _publisher.set(None if comm is None else comm.link)
         try:
-            yield
+            said = stock(*args, **dataset)
+            return await said if inspect.isawaitable(said) else said
         finally:
             _publisher.reset(token)
 
-    def require_publishable(self, keys: Iterable[Any], client: str) -> None:
-        """Refuse to keep *keys* for *client*, a dataset, if its publisher may not read them.
+    def keep(self, stock: Callable[..., None], keys: Collection[Any], client: str) -> None:
+        """Keep *keys* for *client* as *stock* does, if it is no dataset of others' values.
 
-        :raises PolicyDenied: which was recorded.
+        :raises PolicyDenied: if its publisher may not read them, which was recorded.
         """
         link = _publisher.get()
         if link is not None and client.startswith(_PUBLISHED):
             self.require(link, "publish_put", keys)
-
-
-def _is_published(task: Any) -> bool:
-    return any(each.client_key.startswith(_PUBLISHED) for each in task.who_wants or ())
+        stock(keys, client)

@@ -16,80 +16,35 @@ from typing import Any
 from safeser.dask.scheduler import worker_authority
 from safeser.dask.scheduler.readers import Readers
 from safeser.dask.scheduler.worker_authority import Workers
-from safeser.dask.servers import Served
-from safeser.dask.worker import direct_requests, nannies
-from safeser.dask.worker.value_authors import Authors
+from safeser.dask.servers import Part, Served
+from safeser.dask.worker import direct_requests
+from safeser.dask.worker.direct_requests import Direct
+from safeser.dask.worker.nannies import OwnWorker
 from safeser.operations import GROUPS, Server
 
 __all__ = ["require_authority"]
 
-Request = Mapping[str, Any]
-_Check = Callable[[Served, Any, Any, Request], Awaitable[None] | None]
-
-
-def _own_scheduler(known: Served, _: Any, comm: Any, request: Request) -> None:
-    direct_requests.require_own_scheduler(comm.link, request["op"], known.is_scheduler)
-
-
-def _own_worker(known: Served, server: Any, comm: Any, _: Request) -> None:
-    nannies.require_own_worker(server, comm, worker_key=known.worker_key)
-
-
-def _runs_code(known: Served, _: Any, comm: Any, request: Request) -> None:
-    nannies.require_unconfined(known, comm, request["op"])
-
-
-#: Requests about workers, and about what they have or compute, by what decides them.
-_OF_WORKERS: Mapping[str, Callable[[Workers, Any, str, Request], Awaitable[None] | None]] = {
-    **dict.fromkeys(worker_authority.ABOUT, Workers.require_own),
-    "unregister": Workers.require_ending,
-    "replicate": Workers.require_client,
-    "rebalance": Workers.require_client,
-    "shuffle_barrier": Workers.require_barrier,
-    "shuffle_restrict_task": Workers.require_part,
-}
-
-
-def _asks_workers(
-    known: Served, server: Any, comm: Any, request: Request
-) -> Awaitable[None] | None:
-    name = request["op"]
-    return _OF_WORKERS[name](known.part(server, Workers), comm.link, name, request)
-
-
-def _reads(known: Served, server: Any, comm: Any, request: Request) -> None:
-    known.part(server, Readers).require(comm.link, request["op"], request.get("keys", ()))
-
-
-def _relays(known: Served, server: Any, comm: Any, request: Request) -> None:
-    asked = request.get("msg")
-    if isinstance(asked, Mapping) and asked.get("op") in GROUPS["actors"]:
-        # To the worker, the scheduler is the peer that asks.
-        known.part(server, Readers).require(comm.link, asked["op"], [asked.get("actor")])
-
-
-def _calls(known: Served, server: Any, comm: Any, request: Request) -> None:
-    author = known.part(server, Authors).of(request.get("actor"))
-    direct_requests.require_reader(comm.link, request["op"], known.is_scheduler, author)
-
-
-def _fetches(known: Served, server: Any, comm: Any, request: Request) -> None:
-    direct_requests.require_reader(comm.link, request["op"], known.is_scheduler)
-    assert isinstance(request, dict)
-    known.part(server, Authors).leave_out_former(request)
-
-
-_CHECKS: Mapping[tuple[Server, str], _Check] = {
-    **{(Server.WORKER, name): _own_scheduler for name in direct_requests.CHANGES},
-    (Server.WORKER, "get_data"): _fetches,
-    **{(Server.WORKER, name): _calls for name in GROUPS["actors"]},
-    (Server.NANNY, "close_gracefully"): _own_worker,
-    (Server.NANNY, "run"): _runs_code,
-    (Server.NANNY, "plugin_add"): _runs_code,
-    **{(Server.SCHEDULER, name): _asks_workers for name in _OF_WORKERS},
-    (Server.SCHEDULER, "gather"): _reads,
-    (Server.SCHEDULER, "proxy"): _relays,
-    (Server.SCHEDULER, "broadcast"): _relays,
+#: By server and request the part that decides, and its method, which gets connection and request.
+_CHECKS: Mapping[
+    tuple[Server, str], tuple[type[Part], Callable[[Any, Any, Any], Awaitable[None] | None]]
+] = {
+    **{
+        (Server.WORKER, name): (Direct, Direct.require_changing) for name in direct_requests.CHANGES
+    },
+    (Server.WORKER, "get_data"): (Direct, Direct.require_fetching),
+    **{(Server.WORKER, name): (Direct, Direct.require_calling) for name in GROUPS["actors"]},
+    (Server.NANNY, "close_gracefully"): (OwnWorker, OwnWorker.require_own),
+    (Server.NANNY, "run"): (OwnWorker, OwnWorker.require_unconfined),
+    (Server.NANNY, "plugin_add"): (OwnWorker, OwnWorker.require_unconfined),
+    **{(Server.SCHEDULER, name): (Workers, Workers.require_own) for name in worker_authority.ABOUT},
+    (Server.SCHEDULER, "unregister"): (Workers, Workers.require_ending),
+    (Server.SCHEDULER, "replicate"): (Workers, Workers.require_client),
+    (Server.SCHEDULER, "rebalance"): (Workers, Workers.require_client),
+    (Server.SCHEDULER, "shuffle_barrier"): (Workers, Workers.require_barrier),
+    (Server.SCHEDULER, "shuffle_restrict_task"): (Workers, Workers.require_part),
+    (Server.SCHEDULER, "gather"): (Readers, Readers.require_values),
+    (Server.SCHEDULER, "proxy"): (Readers, Readers.require_relayed),
+    (Server.SCHEDULER, "broadcast"): (Readers, Readers.require_relayed),
 }
 
 
@@ -104,4 +59,7 @@ def require_authority(
     """
     name = request.get("op") if isinstance(request, dict) else None
     check = _CHECKS.get((known.role, name)) if isinstance(name, str) else None
-    return None if check is None else check(known, server, comm, request)
+    if check is None:
+        return None
+    kind, require = check
+    return require(known.part(server, kind), comm, request)

@@ -40,21 +40,15 @@ class WeakTaskDict(Generic[V]):
         return default if held is None else held[1]
 
 
-class WeakTaskSet:
+class WeakTaskSet(WeakTaskDict[bool]):
     """A set of tasks by identity; a member leaves it when the task ends."""
 
-    def __init__(self) -> None:
-        self._of: WeakTaskDict[bool] = WeakTaskDict()
-
-    def __len__(self) -> int:
-        return len(self._of)
-
     def __contains__(self, task: Any) -> bool:
-        return self._of.get(task, False)
+        return self.get(task, False)
 
     def add(self, task: Any) -> None:
-        if not self._of.get(task, False):
-            self._of[task] = True
+        if task not in self:
+            self[task] = True
 
     def update(self, tasks: Iterable[Any]) -> None:
         for task in tasks:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partialmethod
 from time import monotonic
 from typing import Any
 
@@ -25,10 +26,10 @@ from distributed.comm import connect
 from distributed.comm.addressing import normalize_address
 from distributed.shuffle._core import barrier_key
 
-from safeser.dask.messages.author_statements import stating
+from safeser.dask.messages.author_statements import stating, take_stated
 from safeser.dask.messages.replies import error_reply
 from safeser.dask.scheduler import named_addresses
-from safeser.dask.scheduler.readers import Readers
+from safeser.dask.scheduler.conflicts import Owners
 from safeser.dask.scheduler.weak_task_dict import WeakTaskSet
 from safeser.dask.servers import Part, link_of
 from safeser.dask.transport.session_control import successors
@@ -82,15 +83,12 @@ def _submission(link: Any) -> str | None:
     return None if grant.submission is None else str(grant.submission)
 
 
-def _runs_code(link: Any) -> bool:
-    return link is not None and _submission(link) == "code"
-
-
 class Workers(Part):
     """The workers of one scheduler."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        self._owners = self._known.part(self._server, Owners)
         self._keys: dict[str, str] = {}  # by which key each worker registered, by its address
         #: Of workers that have just left: by which key they had registered, and until when that
         #: counts, by the place of their nanny.
@@ -200,30 +198,32 @@ class Workers(Part):
 
     # --- what is said of them --------------------------------------------------------------------
 
-    def require_own(self, link: Any, name: str, request: Mapping[str, Any]) -> None:
-        """Refuse the request *name* about a worker that registered by another key than the peer's.
+    def require_own(self, comm: Any, request: Mapping[str, Any]) -> None:
+        """Refuse a *request* about a worker that registered by another key than the peer's.
 
         :raises PolicyDenied: which was recorded.
         """
-        for state in self._states(name, request):
+        link, reason = comm.link, "that worker registered by another key"
+        for state in self._states(request):
             if not self._is_own(link, state):
-                self._refuse(link, name, "worker.another", "that worker registered by another key")
+                self._refuse(link, request["op"], "worker.another", reason)
 
-    async def require_ending(self, link: Any, name: str, request: Mapping[str, Any]) -> None:
-        """Refuse the request *name*, which ends a worker, as :meth:`require_own` does.
+    async def require_ending(self, comm: Any, request: Mapping[str, Any]) -> None:
+        """Refuse a *request* that ends a worker, as :meth:`require_own` does.
 
         An operator that may retire the worker ends it as well, and its nanny: the principal may be
         one, and its key is the one that answers where the worker registered its nanny.
 
         :raises PolicyDenied: which was recorded.
         """
+        link = comm.link
         if not _may(link, Kind.CONTROL, "retire_workers"):
-            proven = await self._proven(link, self._states(name, request))
+            proven = await self._proven(link, self._states(request))
             # From here on until the handler has ended the worker, no other request is served.
-            for state in self._states(name, request):
+            for state in self._states(request):
                 if not self._is_own(link, state) and proven.get(state.nanny) != _key_of(link):
                     reason = "that worker registered by another key, and with another nanny"
-                    self._refuse(link, name, "worker.another", reason)
+                    self._refuse(link, request["op"], "worker.another", reason)
 
     async def _proven(self, link: Any, states: Iterable[Any]) -> dict[str, str | None]:
         """Return whose keys answer at the nannies of *states*, if the peer may be one of them.
@@ -251,9 +251,10 @@ class Workers(Part):
     def _is_own(self, link: Any, state: Any) -> bool:
         return self._keys.get(state.address) == _key_of(link)
 
-    def _states(self, name: str, request: Mapping[str, Any]) -> list[Any]:
-        """Return the workers that Dask's handler of *name* may act upon."""
-        named, workers = request.get(ABOUT[name]), self._server.workers
+    def _states(self, request: Mapping[str, Any]) -> list[Any]:
+        """Return the workers that Dask's handler of *request* may act upon."""
+        name, workers = request["op"], self._server.workers
+        named = request.get(ABOUT[name])
         # Where the handler looks a name up unless it is told not to.
         resolve = request.get("resolve_address", True) if name == "heartbeat_worker" else None
         return [workers[each] for each in self._named_addresses(named, resolve) if each in workers]
@@ -267,13 +268,19 @@ class Workers(Part):
         except (SafeserError, TypeError, ValueError):
             return  # of no worker; the handler answers so
 
-    def _link_of(self, address: str) -> Any:
-        return link_of(self._server.stream_comms.get(address))
-
     # --- what they say of tasks ------------------------------------------------------------------
 
-    def is_its_own(self, name: str, key: Any, worker: str, run_id: Any) -> bool:
-        """Tell whether *worker* may report on the task *key*; note it where it may not."""
+    def _ended(
+        self, name: str, stock: Callable[..., Any], key: Any, worker: str, **report: Any
+    ) -> Any:
+        """Take a report as *stock* does that a task ended on *worker*, if it is of its own."""
+        own = self._is_its_own(name, key, worker, report.get("run_id"))
+        return stock(key=key, worker=worker, **report) if own else None
+
+    finished = partialmethod(_ended, "task-finished")
+    erred = partialmethod(_ended, "task-erred")
+
+    def _is_its_own(self, name: str, key: Any, worker: str, run_id: Any) -> bool:
         task = self._server.tasks.get(key)
         # Of an earlier run of the task, Dask knows that it is over.
         if task is None or task.run_id != run_id:
@@ -282,21 +289,21 @@ class Workers(Part):
         own = self._may_hold(worker, task) if at is None else at.address == worker
         return own or self._not_its_own(name, key, worker)
 
-    def gives_up_its_own(self, in_flight: Mapping[Any, Any], key: Any, worker: str | None) -> bool:
-        """Tell whether *worker* is the one that was asked to give up the task *key*.
+    def gave_up(self, stock: Any, *, key: Any, worker: str | None = None, **answer: Any) -> None:
+        """Take an answer as *stock* does, if *worker* was asked to give up the task *key*.
 
         Requests are numbered, so that others can tell what they would have to name.
-
-        :param in_flight: the requests that are not answered yet, by their tasks.
         """
         task = self._server.tasks.get(key)
-        request = in_flight.get(task) if task is not None else None
+        # The requests that are not answered yet, by their tasks.
+        request = stock.__self__.in_flight.get(task) if task is not None else None
         if request is not None and request["victim"].address != worker:
-            return self._not_its_own("steal-response", key, str(worker))
-        return True
+            self._not_its_own("steal-response", key, str(worker))
+        else:
+            stock(key=key, worker=worker, **answer)
 
     def _not_its_own(self, name: str, key: Any, worker: str) -> bool:
-        link = self._link_of(worker)
+        link = link_of(self._server.stream_comms.get(worker))
         logger.warning("%s reports %s, which is not its own", worker, shown_key(key, _SHOWN))
         if link is not None:
             error = PolicyDenied("that task is another worker's", rule="worker.task")
@@ -305,23 +312,30 @@ class Workers(Part):
 
     # --- copies ----------------------------------------------------------------------------------
 
-    def note_computing(self, task: Any) -> None:
-        """Record that the worker which is to compute *task* has it, and what it needs for that."""
+    def hand_out(self, stock: Callable[[Any], dict[str, Any]], task: Any) -> dict[str, Any]:
+        """Return the message of *stock* by which a worker gets *task*, with the authors in it.
+
+        The worker has the task from then on, and what it needs for that.
+        """
         if task.processing_on is not None:
             known = self._told[task.processing_on.address]
             known.add(task)
             if task.dependencies:
                 known.update(task.dependencies)
+        message = stock(task)
+        author = message["author"] = self._owners.of(task)
+        if task.dependencies:
+            owners = self._owners.of_tasks(task.dependencies)
+            others = {key: owner for key, owner in owners.items() if owner != author}
+            if others:
+                message["authors"] = others
+        return message
 
     def note_told(self, address: str, keys: Iterable[Any]) -> list[Any]:
         """Record which tasks' values the worker at *address* is told to fetch; return the tasks."""
         tasks = [self._server.tasks[key] for key in keys if key in self._server.tasks]
         self._told[address].update(tasks)
         return tasks
-
-    def _authors_of(self, tasks: Iterable[Any]) -> dict[Any, str]:
-        owner_of = self._known.part(self._server, Readers).owner_of
-        return {each.key: owner_of(each) for each in tasks}
 
     def acquire(
         self, _: Callable[..., None], addr: str, keys: Iterable[Any], *, stimulus_id: str
@@ -335,7 +349,7 @@ class Workers(Part):
                 "op": "acquire-replicas",
                 "who_has": {each.key: [state.address for state in each.who_has] for each in tasks},
                 "nbytes": {each.key: each.nbytes for each in tasks},
-                "authors": self._authors_of(tasks),
+                "authors": self._owners.of_tasks(tasks),
                 "stimulus_id": stimulus_id,
             }
         )
@@ -347,10 +361,10 @@ class Workers(Part):
 
         A key that is another author's by the time of the answer names no value that was copied.
         """
-        authors = self._authors_of(self.note_told(worker_address, who_has))
+        authors = self._owners.of_tasks(self.note_told(worker_address, who_has))
         with stating("gather", authors=authors):
             failed = await stock(worker_address, who_has)
-        now = self._authors_of(filter(None, map(self._server.tasks.get, authors)))
+        now = self._owners.of_tasks(filter(None, map(self._server.tasks.get, authors)))
         former = [
             key for key, author in now.items() if author != authors[key] and key not in failed
         ]
@@ -368,41 +382,40 @@ class Workers(Part):
         state = self._server.workers.get(address)
         return task in self._told.get(address, ()) or state in (task.who_has or ())
 
-    def may_have(
-        self, name: str, worker: str, keys: Iterable[Any], authors: Mapping[Any, str]
-    ) -> list[Any]:
-        """Return those of *keys* of which *worker* may say that it has a copy.
+    def add_keys(
+        self, stock: Callable[..., Any], worker: str, keys: Iterable[Any] = (), **more: Any
+    ) -> Any:
+        """Take as *stock* does of which *keys* the *worker* says that it has a copy, if it may.
 
         Dask may fetch a value from any worker that reports a copy, and tells the others to drop
         theirs. A worker that may run code here is believed: it can change any result anyway. But a
         copy by another author is of a task that had the key before.
-
-        :param authors: whose the copies are, as the worker says.
         """
         kept, others = [], []
-        owner_of = self._known.part(self._server, Readers).owner_of
+        authors, owner_of = take_stated(more, keys), self._owners.of
+        link = link_of(self._server.stream_comms.get(worker))
         for key in keys:
             task = self._server.tasks.get(key)
             if task is None or task.state != "memory":
                 kept.append(key)  # Dask has it dropped
             elif authors.get(key, owner_of(task)) != owner_of(task):
                 others.append(key)
-            elif self._may_hold(worker, task) or _runs_code(self._link_of(worker)):
+            elif self._may_hold(worker, task) or (link and _submission(link) == "code"):
                 kept.append(key)
             else:
-                self._not_its_own(name, key, worker)
+                self._not_its_own("add-keys", key, worker)
         if others and worker in self._server.stream_comms:
             self._drop(worker, others)
-        return kept
+        return stock(worker=worker, keys=kept, **more)
 
-    def require_client(self, link: Any, name: str, _: Mapping[str, Any]) -> None:
+    def require_client(self, comm: Any, request: Mapping[str, Any]) -> None:
         """Refuse to move values for a peer that submits nothing: a worker could be told to keep it.
 
         :raises PolicyDenied: which was recorded.
         """
-        if _submission(link) not in _SUBMITTING:
+        if _submission(comm.link) not in _SUBMITTING:
             reason = "a principal that submits nothing moves no values"
-            self._refuse(link, name, "worker.copies", reason)
+            self._refuse(comm.link, request["op"], "worker.copies", reason)
 
     # --- shuffles --------------------------------------------------------------------------------
 
@@ -412,7 +425,7 @@ class Workers(Part):
         active = None if extension is None else extension.active_shuffles.get(shuffle)
         return active is not None and active.run_id == run_id
 
-    def require_barrier(self, link: Any, name: str, request: Mapping[str, Any]) -> None:
+    def require_barrier(self, comm: Any, request: Mapping[str, Any]) -> None:
         """Refuse a peer that ends the first half of a shuffle and computes no task that does.
 
         If another peer ended it earlier, shards that arrive afterwards would fail the shuffle.
@@ -423,10 +436,11 @@ class Workers(Part):
         if self._is_active(shuffle, request.get("run_id")):
             barrier = self._server.tasks.get(barrier_key(shuffle))
             at = None if barrier is None else barrier.processing_on
-            if at is None or not self._is_own(link, at):
-                self._refuse(link, name, "worker.shuffle", "it computes no barrier of it")
+            if at is None or not self._is_own(comm.link, at):
+                reason = "it computes no barrier of it"
+                self._refuse(comm.link, request["op"], "worker.shuffle", reason)
 
-    def require_part(self, link: Any, name: str, request: Mapping[str, Any]) -> None:
+    def require_part(self, comm: Any, request: Mapping[str, Any]) -> None:
         """Refuse to say where a task is to run that is none of a shuffle's, or anywhere else.
 
         :raises PolicyDenied: which was recorded.
@@ -437,4 +451,5 @@ class Workers(Part):
             places, barrier = active.run_spec.worker_for.values(), tasks.get(barrier_key(shuffle))
             parts = () if barrier is None else barrier.dependents
             if tasks[key] not in parts or request.get("worker") not in places:
-                self._refuse(link, name, "worker.shuffle", "that is no part of it")
+                reason = "that is no part of it"
+                self._refuse(comm.link, request["op"], "worker.shuffle", reason)

@@ -8,7 +8,7 @@ downloaded have run by then, and safeser can only stop the process.
 
 A scheduler has bound its web server before Dask asks for the first comm, so it is bound anew when
 the listener is made, before the event loop has answered anything that came in. Workers bind theirs
-afterwards, and are confined as they do (:mod:`safeser.dask.patches.node`).
+afterwards, and are confined as they do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import logging
 import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,11 +25,13 @@ from typing import Any, NoReturn
 from distributed import preloading
 from tornado.web import RequestHandler
 
+from safeser.dask.monitoring import show
+from safeser.dask.servers import served
 from safeser.errors import ConfigError
 from safeser.policy import Policy
 from safeser.policy.source.faults import shown
 
-__all__ = ["confine", "confine_web_server", "refuse_download"]
+__all__ = ["confine", "refuse_download", "start_http_server"]
 
 logger = logging.getLogger("safeser.dask")
 
@@ -66,13 +68,23 @@ def confine(owner: Any, policy: Policy) -> None:
     _refuse_web_preloads(owner)
     _require_private(getattr(owner, "local_directory", None))
     if getattr(owner, "http_server", None) is not None:
-        confine_web_server(owner, policy)
+        _confine_web_server(owner, policy)
+        show(owner)
 
 
 # --- web servers ---------------------------------------------------------------------------------
 
 
-def confine_web_server(owner: Any, policy: Policy) -> None:
+def start_http_server(stock: Callable[..., None], owner: Any, *args: Any, **kwargs: Any) -> None:
+    """Start the web server of *owner* as *stock* does, confined, and show safeser's decisions."""
+    stock(*args, **kwargs)
+    known = served(owner)
+    if known is not None:
+        _confine_web_server(owner, known.channel.policy)
+        show(owner)
+
+
+def _confine_web_server(owner: Any, policy: Policy) -> None:
     """Have the web server that *owner* has started show pages only, and listen where policy says.
 
     To be called in one turn of the event loop with what started it: nothing that came in was
@@ -177,8 +189,8 @@ def refuse_download(url: str) -> NoReturn:
 def _refuse_web_preloads(owner: Any) -> None:
     """Refuse those that Dask ran before it asked for a comm, and those that it is to run later."""
     named = [preload.name for preload in getattr(owner, "preloads", ())]
-    for later in (getattr(owner, "preload", None),):  # what a nanny hands to its worker
-        named += [later] if isinstance(later, str) else later or []
+    later = getattr(owner, "preload", None)  # what a nanny hands to its worker
+    named += [later] if isinstance(later, str) else later or []
     for name in named:
         if preloading.is_webaddress(name):
             refuse_download(name)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import assert_spawning
@@ -47,8 +47,8 @@ _MOST_REASON = 300
 class Pipes:
     """What distributed's nanny asks for queues, in place of a context of multiprocessing."""
 
-    def __init__(self, context: Any) -> None:
-        self._context = context
+    def __init__(self, get_context: Callable[[], Any]) -> None:
+        self._context = get_context()
         self._next = iter((StartPipe, StopPipe))
 
     def Queue(self) -> StartPipe | StopPipe:
@@ -173,7 +173,9 @@ class StopPipe:
         """
         if self._writer.closed:
             raise ValueError("this pipe is closed")
-        said = None if message is None else _shortened(message)
+        said = None
+        if message is not None:
+            said = {k: v[:_MOST_REASON] if type(v) is str else v for k, v in message.items()}
         with contextlib.suppress(OSError):
             _write(self._writer, plain.encode(said, limits=_LIMITS))
 
@@ -193,10 +195,6 @@ class StopPipe:
 
     def join_thread(self) -> None:
         """Do nothing: what was put is written."""
-
-
-def _shortened(message: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: v[:_MOST_REASON] if type(v) is str else v for name, v in message.items()}
 
 
 def _write(writer: Connection, body: bytes) -> None:

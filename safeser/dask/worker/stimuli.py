@@ -23,7 +23,8 @@ ever (distributed issue 6705). So each task that waits for it is reported as fai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from distributed.worker_state_machine import (
@@ -41,10 +42,11 @@ from distributed.worker_state_machine import (
 )
 
 from safeser.dask.messages.author_statements import stated_by
+from safeser.dask.messages.fetched import handle_partly_gathered, is_partly_gathered
 from safeser.dask.servers import Part
 from safeser.dask.worker.value_authors import Authors
 
-__all__ = ["Stimuli"]
+__all__ = ["Stimuli", "handle_event"]
 
 #: What releases tasks, and so what they need: of keys, or of one.
 _RELEASES = (FreeKeysEvent, StealRequestEvent, CancelComputeEvent)
@@ -58,18 +60,29 @@ _ENDS = (ExecuteSuccessEvent, ExecuteFailureEvent)
 _DEPENDENTS = "safeser-dependents"
 _FORMER = "safeser-former"
 
+#: The authors of the values that a worker gathers for its scheduler in this context.
+_gathered: ContextVar[Mapping[Any, str]] = ContextVar("safeser-gathered")
+
+
+def handle_event(stock: Callable[[Any], Any], state: Any, event: Any) -> Any:
+    """Handle *event* as the worker's *state* does, which knows none that brings values in part."""
+    return handle_partly_gathered(state, event) if is_partly_gathered(event) else stock(event)
+
 
 class Stimuli(Part):
-    """Checks the events of one worker before its state handles them."""
+    """Checks the events of one worker, and what it is brought, before its state handles them."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._authors = self._known.part(self._server, Authors)
         self._cancelled: set[Any] = set()  # keys of which old values are still on their way
 
-    def handle(self, stock: Callable[[Any], None], event: Any) -> None:
-        """Call ``Worker.handle_stimulus``, *stock*, with the corrected *event*."""
-        worker = self._server
+    def handle(self, stock: Callable[[Any], None], *events: Any) -> None:
+        """Call ``Worker.handle_stimulus``, *stock*, with each of *events*, corrected."""
+        for event in events:
+            self._handle(stock, self._server, event)
+
+    def _handle(self, stock: Callable[[Any], None], worker: Any, event: Any) -> None:
         if isinstance(event, _STATING):
             authors = stated_by(event)
             self.release_former(authors)
@@ -93,6 +106,60 @@ class Stimuli(Part):
             stock(RescheduleEvent(key=event.key, stimulus_id=event.stimulus_id))
         else:
             stock(event)
+
+    # --- values that are brought, not fetched for a task -----------------------------------------
+
+    async def gather(
+        self,
+        stock: Callable[..., Awaitable[Any]],
+        comm: Any,
+        *args: Any,
+        authors: Any = None,
+        **request: Any,
+    ) -> Any:
+        """Fetch values as *stock* does: those of *authors*, by key, if the scheduler says so."""
+        if comm is None:
+            return await stock(*args, **request)
+        known = self._authors
+        said = authors if authors and self._known.is_scheduler(comm.link.peer) else {}
+        self.release_former(said)
+        known.note(said)
+        token = _gathered.set(said)
+        try:
+            with known.wanted(said):
+                reply = await stock(*args, **request)
+        finally:
+            _gathered.reset(token)
+        # Meanwhile a key may have come to be another author's.
+        late = known.of_others(said)
+        known.note({key: author for key, author in said.items() if key not in late})
+        if not late:
+            return reply
+        return {"status": "partial-fail", "keys": list({*late, *reply.get("keys", ())})}
+
+    def update_data(
+        self,
+        stock: Callable[..., Any],
+        comm: Any,
+        data: Any,
+        *args: Any,
+        author: Any = None,
+        **more: Any,
+    ) -> Any:
+        """Take *data* as *stock* does, if their keys are free for whoever brings them."""
+        known = self._authors
+        if comm is None:  # what this worker has gathered, or a task of it scatters
+            former = known.of_others(_gathered.get({}))
+            return stock({key: data[key] for key in data if key not in former}, *args, **more)
+        link = comm.link
+        if self._known.is_scheduler(link.peer):
+            brought = {} if author is None else dict.fromkeys(data, author)
+            self.release_former(brought)
+        else:
+            brought = dict.fromkeys(known.require_free(link, data), link.peer)
+        said = stock(data, *args, **more)
+        known.note(brought)
+        return said
 
     def release_former(self, authors: Mapping[Any, str]) -> None:
         """Release what is here, or on its way, under keys that are of other *authors* by now."""

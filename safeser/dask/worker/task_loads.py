@@ -7,12 +7,11 @@ what was refused stays refused.
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from distributed.utils import thread_state
 
 from safeser.channel.events import event, short_reason
-from safeser.dask.servers import part_of, served
+from safeser.dask.servers import served
 from safeser.dask.wire.task_key import key_text
 from safeser.dask.worker.value_authors import Authors
 from safeser.errors import AuditError, SafeserError
@@ -43,17 +42,14 @@ def _record(call: str, error: SafeserError) -> None:
     said["reason"] = short_reason(error.message)
     if error.subject:
         said["global"] = error.subject
-    said.update(_task(worker, getattr(thread_state, "key", None)))
+    key = getattr(thread_state, "key", None)
+    said["task"] = key_text(key)
+    author = known.part(worker, Authors).of(key)
+    if author:
+        said["task_author"] = author
     try:
         known.channel.audit.record(said)
     except AuditError as failure:
         logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
     else:
         error.recorded = True
-
-
-def _task(worker: Any, key: Any) -> dict[str, str]:
-    """Return the fields that name the task *key* and its author."""
-    authors = part_of(worker, Authors)
-    author = None if authors is None else authors.of(key)
-    return {"task": key_text(key), **({"task_author": author} if author else {})}

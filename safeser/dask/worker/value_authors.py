@@ -11,38 +11,19 @@ not asked. What a client brings by itself is that client's.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from safeser.dask.messages.author_statements import statement, stating, take_stated
+from safeser.dask.messages.fetched import gather_apart
 from safeser.dask.servers import Part
 from safeser.gate.values import Kind
 
-__all__ = ["Authors", "gathering"]
+__all__ = ["Authors"]
 
 #: Entries of released keys that are kept beyond twice the number of those in use.
 _SPARE = 1_000
-
-#: The authors of the values that a worker gathers for its scheduler in this context.
-_gathered: ContextVar[Mapping[Any, str] | None] = ContextVar("safeser-gathered", default=None)
-
-
-# --- what is gathered -----------------------------------------------------------------------------
-
-
-@contextmanager
-def gathering(authors: Mapping[Any, str]) -> Iterator[None]:
-    """Have the values that a worker gathers meanwhile be those of *authors*, by their keys."""
-    token = _gathered.set(authors)
-    try:
-        yield
-    finally:
-        _gathered.reset(token)
-
-
-# --- of one worker -------------------------------------------------------------------------------
 
 
 class Authors(Part):
@@ -65,9 +46,17 @@ class Authors(Part):
             self._of = {key: author for key, author in self._of.items() if key in there}
             self._most = 2 * len(self._of) + _SPARE
 
-    def fields(self, keys: Collection[Any]) -> dict[str, Any]:
-        """Return what a message states of the authors of *keys*."""
-        return statement(keys, self._of)
+    def batched_send(self, stock: Callable[[Any], None], message: dict[str, Any]) -> None:
+        """Send *message* as *stock* does; a report of copies states their authors."""
+        reports = message.get("op") == "add-keys"
+        stock({**message, **statement(message["keys"], self._of)} if reports else message)
+
+    async def gather_dep(
+        self, stock: Callable[..., Any], worker: str, to_gather: Any, *args: Any, **more: Any
+    ) -> Any:
+        """Fetch values as *stock* does, of their present authors, each of which may be refused."""
+        with self.wanted(to_gather):
+            return await gather_apart(stock, worker, to_gather, *args, **more)
 
     def wanted(self, keys: Iterable[Any]) -> AbstractContextManager[None]:
         """Require the present authors for values of *keys* that are fetched within the block.
@@ -81,14 +70,12 @@ class Authors(Part):
 
     # --- values of others ------------------------------------------------------------------------
 
-    def is_of_another(self, key: Any, author: str | None) -> bool:
-        """Tell whether the value under *key* is known to be of another author than *author*."""
-        known = self._of.get(key)
-        return known is not None and author is not None and known != author
-
     def of_others(self, authors: Mapping[Any, str]) -> list[Any]:
         """Return the keys under which this worker knows values of other authors than *authors*."""
-        return [key for key, author in authors.items() if self.is_of_another(key, author)]
+        known = self._of
+        return [
+            key for key, author in authors.items() if author and known.get(key, author) != author
+        ]
 
     def require_free(self, link: Any, keys: Iterable[Any]) -> list[Any]:
         """Return those of *keys* under which the peer on *link* may bring data.
@@ -96,7 +83,7 @@ class Authors(Part):
         :raises PolicyDenied: if another author's value is here under one of them, or on its way.
         """
         there = self._server.state.tasks
-        taken = {key for key in keys if key in there and self.is_of_another(key, link.peer)}
+        taken = {key for key in self.of_others(dict.fromkeys(keys, link.peer)) if key in there}
         if taken and not self._known.channel.policy.lets_keys_be_taken:
             link.refuse(
                 link.inbound(Kind.DATA, "update_data"),
@@ -105,12 +92,6 @@ class Authors(Part):
                 fix="Choose another key.",
             )
         return [key for key in keys if key not in taken]
-
-    def gathered(self, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
-        """Return those of *data*, which was gathered, that are of the authors stated for it."""
-        stated = _gathered.get()
-        former = self.of_others(stated) if stated else ()
-        return {key: data[key] for key in data if key not in former} if former else data
 
     def leave_out_former(self, request: dict[str, Any]) -> None:
         """Leave out of *request*, for values, the keys by which its peer means others than these.

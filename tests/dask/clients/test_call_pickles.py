@@ -16,7 +16,7 @@ import pytest
 from dask.tokenize import TokenizationError, _normalize_pickle, tokenize
 
 from safeser.dask.clients import call_pickles
-from safeser.dask.clients.call_pickles import OneCall, pickled_in_call, replace_normalizer
+from safeser.dask.clients.call_pickles import OneCall, normalize_pickle, pickled_in_call
 from safeser.dask.sealed.definitions import Definitions
 from safeser.trace.tracing import trace_serialization
 
@@ -44,7 +44,9 @@ def rebuilt(value):
 def counted(monkeypatch):
     monkeypatch.setattr(Counted, "pickles", 0)
     monkeypatch.setattr(Counted, "unpickles", 0)
-    monkeypatch.setattr(dask.tokenize, "_normalize_pickle", replace_normalizer(STOCK))
+    monkeypatch.setattr(
+        dask.tokenize, "_normalize_pickle", functools.partial(normalize_pickle, STOCK)
+    )
 
 
 @pytest.mark.filterwarnings("ignore:Class:UserWarning")

@@ -9,8 +9,12 @@ from dask.utils import Dispatch
 from distributed.protocol.serialize import dask_deserialize, dask_serialize, register_generic
 
 from safeser.dask.clients import decorated
-from safeser.dask.clients.decorated import Decorated, honour_decorators, reporting
+from safeser.dask.clients.decorated import Decorated, honour_decorators
 from safeser.families.registered import dispatch
+from tests.dask.patched import original, row
+
+REGISTERS = "dask.utils:Dispatch.register"
+REGISTER = row(REGISTERS).replacement(original(REGISTERS))
 
 
 class Tiles:
@@ -68,9 +72,7 @@ def test_distributed_s_own_functions_are_left_out(registered):
 @pytest.fixture
 def said(monkeypatch, caplog):
     monkeypatch.setattr(decorated, "_reported", set())
-    monkeypatch.setattr(
-        dask_serialize, "register", MethodType(reporting(Dispatch.register), dask_serialize)
-    )
+    monkeypatch.setattr(dask_serialize, "register", MethodType(REGISTER, dask_serialize))
     return lambda: [each.getMessage() for each in caplog.records if each.name == "safeser.dask"]
 
 
@@ -91,5 +93,5 @@ def test_another_dispatch_and_what_distributed_has_of_its_own_are_left_alone(sai
     register_generic(scipy.sparse.spmatrix)  # as distributed itself does
     dask_serialize.register(Walked, dask_serialize.dispatch(np.ndarray))
     dask_serialize._lookup.pop(Walked)
-    assert reporting(Dispatch.register)(Dispatch(), Tiles, take) is take
+    assert REGISTER(Dispatch(), Tiles, take) is take
     assert said() == []

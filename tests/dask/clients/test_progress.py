@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 from distributed.diagnostics.progressbar import MultiProgressBar, ProgressBar
 
-from safeser.dask.patches import progress
 from tests.dask.patched import patched
 
 
@@ -48,7 +47,9 @@ def bars():
         bar.comm = SimpleNamespace(abort=lambda: None)
         return bar, futures
 
-    with patched(*(each.target for each in progress.ROWS)):
+    with patched(
+        *(f"{cls.__module__}:{cls.__name__}.listen" for cls in (ProgressBar, MultiProgressBar))
+    ):
         yield made
 
 

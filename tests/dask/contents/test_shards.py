@@ -24,7 +24,7 @@ from tornado.ioloop import IOLoop
 
 from safeser import families
 from safeser.dask.contents.shards import check_shards
-from safeser.dask.patches import shuffle
+from safeser.dask.worker import direct_requests
 from safeser.errors import PayloadError
 from safeser.gate.values import Limits
 from tests.dask.patched import original, patched
@@ -311,7 +311,7 @@ def test_no_part_of_another_worker_is_kept(tmp_path, kind, shard):
 
 def test_what_is_kept_out_is_recorded(tmp_path, doors, monkeypatch):
     channel = doors.channel("worker", "demo")
-    monkeypatch.setattr(shuffle, "open_channels", lambda: (channel,))
+    monkeypatch.setattr(direct_requests, "open_channels", lambda: (channel,))
     with pytest.raises(PayloadError):
         receive("frame", tmp_path, escaping("frame", "target"))
     (record,) = channel.audit.events

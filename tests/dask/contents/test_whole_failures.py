@@ -346,7 +346,7 @@ RAISED = {
 @pytest.mark.parametrize("program", RAISED.values(), ids=RAISED)
 def test_what_a_task_raises_is_what_it_raised(program):
     error = raising(program, lock=threading.Lock())
-    element = {"op": "task-erred", "key": "x", **failures.told(error_message)(error)}
+    element = {"op": "task-erred", "key": "x", **failures.told(error_message, error)}
     got = from_data(translate.outgoing(element, of_tasks=lambda: True)["exception"].data)
     assert (type(got), str(got)) == (type(error), str(error))
     kept = {name: value for name, value in vars(error).items() if name != "lock"}
@@ -365,7 +365,7 @@ def test_an_error_that_dask_cannot_pickle_keeps_its_text():
         def __str__(self):
             return "as the worker saw it"
 
-    message = failures.told(error_message)(Local(threading.Lock()))
+    message = failures.told(error_message, Local(threading.Lock()))
     element = {"op": "task-erred", "key": "x", **message}
     got = from_data(translate.outgoing(element, of_tasks=lambda: True)["exception"].data)
     assert type(got) is RemoteError

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from safeser.dask.monitoring.state import activity_of, peers
+from safeser.dask.monitoring import activity_of
+from safeser.dask.monitoring.page import Peers
 from safeser.policy import Policy
 
 
@@ -19,14 +20,13 @@ def test_peers_with_key_and_policy(doors):
         doors.shake(doors.channel("alice", "demo"), scheduler),
         doors.shake(doors.channel("bob", "newer"), scheduler),
     ]
-    found = peers(scheduler)
-    assert [(peer.principal, peer.policy, peer.agrees, count) for peer, count in found] == [
-        ("alice", f"demo revision {own.revision}", True, 2),
-        ("bob", "demo revision 9", False, 1),
+    alice, bob = (doors.identity(name).public.fingerprint for name in ("alice", "bob"))
+    assert Peers(scheduler).rows() == [
+        ("alice", alice, f"demo revision {own.revision}", "yes", 2),
+        ("bob", bob, "demo revision 9", "NO", 1),
     ]
-    assert found[0][0].key == doors.identity("alice").public.fingerprint
     assert activity_of(scheduler) is None
     for near, far in links:
         near.session.end("over")
         far.session.end("over")
-    assert peers(scheduler) == []
+    assert Peers(scheduler).rows() == []

@@ -16,7 +16,7 @@ from distributed.core import _expects_comm
 from distributed.utils import has_keyword, iscoroutinefunction
 
 from safeser.dask.patches import PATCHES
-from safeser.dask.scheduler.key_conflicts import Guard
+from safeser.dask.scheduler.conflicts import Owners
 from safeser.dask.servers import part_of
 from safeser.operations import Server
 from tests.dask.patched import original, serve
@@ -70,8 +70,8 @@ def test_bypass_others_are_told_of_what_they_want_alone(doors):
                 told.setdefault(client or "everybody", []).extend(msg["keys"])
 
         s.join("Client-again", s.links["bob"])
-        cancelling = part_of(s.scheduler, Guard).cancelling
-        cancelling._principal_of = lambda name: "bob" if name == "Client-again" else name[7:]
+        owners = part_of(s.scheduler, Owners)
+        owners.of_client = lambda name: "bob" if name == "Client-again" else name[7:]
         s.scheduler.report = note
         bobs = {"Client-bob", "Client-again"}
         s.task("k", "Client-bob")
@@ -126,10 +126,10 @@ def test_many_keys_that_much_depends_on_are_looked_at_once(doors):
         chain = [s.task(f"k-{number:03}", "Client-bob") for number in range(100)]
         for one, two in pairwise(chain):
             two.add_dependency(one)
-        cancelling = part_of(s.scheduler, Guard).cancelling
+        owners = part_of(s.scheduler, Owners)
         looks: list[Any] = []
-        asked = cancelling._principal_of
-        cancelling._principal_of = lambda client: looks.append(client) or asked(client)
+        asked = owners.of_client
+        owners.of_client = lambda client: looks.append(client) or asked(client)
         names = [task.key for task in chain]
         assert s.cancel("bob", *names, force=True) == names
         clients = len(s.scheduler.client_comms)
@@ -154,7 +154,7 @@ def handlers():
 def test_handlers_that_are_replaced_are_handed_what_dasks_own_are(row):
     """Dask looks at a handler's parameters: one hidden behind ``**`` is never passed at all."""
     own = original(row.target)
-    here = row.replace(own)
+    here = row.replacement(own)
     assert has_keyword(own, "serializers") == has_keyword(here, "serializers")
     assert iscoroutinefunction(own) == iscoroutinefunction(here)
     # Some of ours ask for the connection, too, to know who speaks.

@@ -354,7 +354,7 @@ def test_bypass_data_that_a_client_tells_of_on_its_stream(setup):
     assert setup.fake.tasks.keys() == {"k"}
     assert setup.rules == ["key.definition"]
     tell(who_has={"new": ["w"]}, nbytes={}, client=setup.names["carol"])
-    assert setup.guard.owner_of(setup.fake.tasks["new"]) == "carol"
+    assert setup.guard._owners.of(setup.fake.tasks["new"]) == "carol"
     tell(who_has={"more": ["w"]}, nbytes={}, client="Client-gone")
     assert "more" not in setup.fake.tasks
 

@@ -41,7 +41,7 @@ class Users(Cluster):
     def own(self, key: str, owner: str) -> Any:
         """Return a task of *owner* that is there."""
         task = self.held(key, 3)
-        self.guard._origins[task] = Origin(owner)
+        self.guard._owners.note(task, Origin(owner))
         return task
 
     def known_to(self, port: int, task: Any) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import gc
 from types import SimpleNamespace
 
-from safeser.dask.scheduler.cancellation import release_unattended
+from safeser.dask.scheduler.cancellation import Cancellation
+from safeser.dask.scheduler.conflicts import Owners
+from safeser.dask.servers import Served
+from safeser.operations import Server
 
 
 class Scheduler:
@@ -24,7 +27,9 @@ class Scheduler:
 def told(scheduler, owners):
     tell = []
     channel = SimpleNamespace(when_silenced=tell.append)
-    release_unattended(scheduler, channel, lambda task: owners[task.key])
+    known = Served(role=Server.SCHEDULER, channel=channel)
+    known.part(scheduler, Owners).of = lambda task: owners[task.key]
+    known.part(scheduler, Cancellation)
     return tell[0]
 
 

@@ -268,7 +268,7 @@ class Submitted:
         [update] = self.talk.request(
             [submission(header, frames, expr_ser=Serialized(header, frames))]
         )
-        graph = opened_graph.SERIALIZATION[1](None, update["expr_ser"].frames)
+        graph = opened_graph.own_functions(None)[1](None, update["expr_ser"].frames)
         [self.node] = graph.__dask_graph__().values()
         self.first = self.node.graph.signed
 

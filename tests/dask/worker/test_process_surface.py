@@ -75,7 +75,7 @@ def confined(
                 process_surface.confine(node, rules)
                 assert node.http_server.port == before
             else:
-                serve(node, Server.WORKER, SimpleNamespace(policy=rules))
+                serve(node, Server.WORKER, SimpleNamespace(policy=rules, audit=None))
                 process_surface.confine(node, rules)
                 node.start_http_server()
             # It serves where it says, and nowhere else.

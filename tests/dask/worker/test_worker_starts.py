@@ -26,7 +26,7 @@ from tornado.ioloop import IOLoop
 
 from safeser.dask.servers import served
 from safeser.dask.worker import start_pipes, worker_folders
-from safeser.dask.worker.nannies import require_own_start
+from safeser.dask.worker.nannies import OwnWorker
 from safeser.dask.worker.start_pipes import MOST, START_RULE, StartPipe, StopPipe
 from safeser.dask.worker.worker_folders import WorkerFolder
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
@@ -204,7 +204,7 @@ def test_a_worker_speaks_of_its_own_folder_and_address_alone(nanny, tmp_path, sa
         }
         expected = nullcontext() if why is None else pytest.raises(PolicyDenied, match=why)
         with expected as caught:
-            require_own_start(nanny, folder_of(nanny), {**own, **told}, pid=os.getpid())
+            served(nanny).part(nanny, OwnWorker).require_own_start({**own, **told}, pid=os.getpid())
     assert why is None or caught.value.rule == START_RULE
 
 
