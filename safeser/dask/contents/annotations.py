@@ -14,7 +14,7 @@ import numpy as np
 
 from safeser.errors import PolicyDenied
 
-__all__ = ["can_be_sent", "check_annotation", "check_beside", "is_sendable", "require_small"]
+__all__ = ["can_be_sent", "check_beside", "check_plain", "is_sendable"]
 
 _PLAIN = (str, bytes, int, float, bool, type(None), np.int64, np.float64, np.bool_)
 #: Deeper than annotations nest in practice.
@@ -23,17 +23,12 @@ _MAX_NESTING = 8
 _DEEPEST = 32
 #: Dask sends the negative of a priority; msgpack has 64 bits for both.
 _INT63 = 1 << 63
-#: Characters beside one task, and as many more for each part: all of it is looked through and sent
-#: with each such task, and a megabyte is some ten thousand tasks.
-_MAX_SIZE = 20_000
-_PART = 64
 
 
 def check_beside(fields: Mapping[str, Any]) -> None:
     """Refuse what steers the scheduler beside a graph, but for plain values."""
     for value in fields.values():
         check_plain(value)
-    require_small(_size(fields.get("annotations")))
 
 
 def check_plain(value: Any, depth: int = 0) -> None:
@@ -73,36 +68,6 @@ def can_be_sent(value: Any, depth: int = 0) -> bool:
     elif kind not in (list, tuple, set, frozenset):
         return True
     return depth < _DEEPEST and all(can_be_sent(part, depth + 1) for part in value)
-
-
-def check_annotation(name: str, value: Any) -> int:
-    """Refuse the annotation *name* of a task if it is not plain.
-
-    Return how much it adds to each message about such a task.
-    """
-    check_plain(value)
-    return _size(name) + _size(value)
-
-
-def require_small(size: int) -> None:
-    """Refuse annotations of one task that are of more than some *size* together."""
-    if size > _MAX_SIZE:
-        raise PolicyDenied(
-            f"the annotations of a task take {size} characters, {_PART} for each part of them among"
-            f" those, and may take {_MAX_SIZE}: they are sent with each such task",
-            rule="submission.annotation",
-            fix="Pass what tasks need as an argument, and keep what describes them short.",
-        )
-
-
-def _size(value: Any) -> int:
-    if isinstance(value, str | bytes):
-        return len(value) + _PART
-    if isinstance(value, dict):
-        return _PART + sum(_size(part) for pair in value.items() for part in pair)
-    if isinstance(value, list | tuple | set | frozenset):
-        return _PART + sum(map(_size, value))
-    return _PART
 
 
 def is_sendable(value: Any) -> bool:

@@ -7,7 +7,6 @@ family; here it gets a family of safeser whose one frame is an object and no byt
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +14,7 @@ from dask._expr import LLGExpr
 from dask._task_spec import GraphNode
 from distributed.protocol.serialize import Serialized
 
-from safeser.dask.contents.annotations import check_annotation, require_small
+from safeser.dask.contents.annotations import check_plain
 from safeser.errors import PayloadError
 
 __all__ = ["FAMILY", "SERIALIZATION", "is_opened", "number_of_tasks", "opened"]
@@ -54,17 +53,11 @@ def opened(
     """Return what Dask's handler opens to the graph of *tasks*.
 
     :param annotations: by name and key, for keys of *tasks*.
-    :raises PayloadError: if an annotation is none that a scheduler takes, or is too large.
+    :raises PolicyDenied: if an annotation is none that a scheduler takes.
     """
-    sizes: Counter[Any] = Counter()  # by task
-    checked: dict[tuple[str, int], int] = {}  # most tasks share what they are annotated with
-    for name, of in annotations.items():
-        for key, part in of.items():
-            known = name, id(part)
-            if known not in checked:
-                checked[known] = check_annotation(name, part)
-            sizes[key] += checked[known]
-    require_small(max(sizes.values(), default=0))
+    parts = (part for of in annotations.values() for part in of.values())
+    for part in {id(part): part for part in parts}.values():  # most tasks share theirs
+        check_plain(part)
     return Serialized({"serializer": FAMILY}, [_Built(_Tasks(tasks, annotations))])
 
 

@@ -23,7 +23,7 @@ from dask._task_spec import Alias, DataNode, GraphNode, convert_legacy_graph
 from distributed.protocol.serialize import Serialized
 from distributed.shuffle._core import ShuffleSpec
 
-from safeser.dask.contents.annotations import check_annotation
+from safeser.dask.contents.annotations import check_plain
 from safeser.dask.contents.shuffle_plans import read_plan
 from safeser.dask.sealed.definitions import DIGEST_SIZE, NO_DIGEST, Definitions, digest
 from safeser.dask.sealed.form import is_key, key_elements, key_form, same_key
@@ -237,7 +237,7 @@ def _grouped(annotations: Mapping[str, Mapping[Any, Any]], leaves: Mapping[Any, 
         for key, value in of.items():
             if key in places:
                 if (name, id(value)) not in groups:
-                    check_annotation(name, value)
+                    check_plain(value)
                     groups[name, id(value)] = as_sent(value), []
                 groups[name, id(value)][1].append(places[key])
     return [[name, value, indexes] for (name, _), (value, indexes) in groups.items()]
