@@ -35,9 +35,8 @@ from safeser.dask.contents.annotations import can_be_sent
 from safeser.dask.display import Display
 from safeser.dask.security import Security, checked_families, require_listed
 from safeser.dask.settings import channel_for
-from safeser.dask.stock.client import guard, guarded_scheme
+from safeser.dask.stock.client import GuardedSecurity, guard, guarded_scheme
 from safeser.dask.stock.comm import Guard
-from safeser.dask.stock.settings import GuardedSecurity
 from safeser.dask.transport.comm import SafeserComm
 from safeser.errors import AuthenticationError, ConfigError, PayloadError, SafeserError
 from safeser.policy.rules import SUBMIT
