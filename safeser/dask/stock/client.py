@@ -23,14 +23,13 @@ from distributed.comm import registry
 from distributed.core import Status
 from distributed.security import Security as DaskSecurity
 
-from safeser.audit import AuditFiles, AuditLog
 from safeser.channel import AuditSink
 from safeser.dask import require_distributed
 from safeser.dask.clients.joblib_calls import register_backend
 from safeser.dask.log_text import escape_logs
 from safeser.dask.patches import install
 from safeser.dask.security import Security
-from safeser.dask.settings import Settings, settings_for
+from safeser.dask.settings import Settings, open_log, settings_for
 from safeser.dask.stock.comm import GUARDED, Guard, GuardedBackend
 from safeser.dask.transport.other_schemes import Backends, record_for
 from safeser.errors import ConfigError
@@ -47,7 +46,6 @@ DESERIALIZERS = ("dask", "msgpack")
 
 #: The ready policy, and its name for this process.
 _POLICY, _PRINCIPAL = "stock-cluster", "client"
-
 
 #: More than there are rules by which something from a stock cluster is refused.
 _RULES = 100
@@ -188,23 +186,13 @@ def _log(settings: Settings, principal: str, policy: Policy) -> AuditSink:
     if settings.audit is None:
         logger.info("No audit log is set: what a guarded client refuses is only logged here.")
         return _Unkept()
-    if settings.audit_key is not None:
-        key = Path(settings.audit_key).expanduser()
-    elif settings.identity is not None:
-        key = Path(settings.identity).expanduser().with_name("audit.key")
-    else:
+    if settings.audit_key is None and settings.identity is None:
         raise ConfigError(
             "the audit log has no key",
             rule="config.audit",
             fix="Set safeser.audit-key to the path of one; 'safeser keys init DIR' makes it.",
         )
-    return AuditLog.open(
-        Path(settings.audit).expanduser(),
-        key=key,
-        principal=principal,
-        policy=(policy.name, policy.revision, policy.sha256),
-        files=settings.audit_files or AuditFiles(),
-    )
+    return open_log(settings, principal, policy)
 
 
 # --- the schemes of this process -----------------------------------------------------------------
