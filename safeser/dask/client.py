@@ -25,7 +25,7 @@ from distributed.diagnostics.plugin import SchedulerUploadFile
 from distributed.security import Security as DaskSecurity
 
 from safeser import operations
-from safeser.channel import Channel, Link, OpenLink
+from safeser.channel import Channel
 from safeser.dask.clients.gathering import Gathering
 from safeser.dask.clients.replay import Replay
 from safeser.dask.clients.sealing import Sealing, grant_of
@@ -291,16 +291,6 @@ class Client(Display, Gathering, Blamed, Sealing, _DaskClient):  # type: ignore[
                 rule="session.ended",
                 fix=_TRY_AGAIN,
             )
-
-    def _policy_link(self) -> Link | None:
-        """Return the connection by which graphs leave, or left: Dask keeps what is submitted while
-        it connects again, and sends it then.
-        """
-        comm = getattr(getattr(self, "scheduler_comm", None), "comm", None)
-        # What a guarded client sends is not decided: its user names the address.
-        if isinstance(comm, SafeserComm) and not isinstance(comm.link, OpenLink):
-            self._latest_link: Link | None = comm.link
-        return getattr(self, "_latest_link", None)
 
     def _get_computation_code(self, *args: Any, **kwargs: Any) -> Any:
         """Return the source that Dask shows on its dashboard; where only names may pass, none."""
