@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from types import MappingProxyType
@@ -280,9 +280,13 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> S
     parsed = _heads(_leaf_parts(both[0], tree.size), tree.size, limits)
     parts = (map(bytes, _leaf_parts(each, tree.size)) for each in both)
     leaves = tuple(starmap(Leaf, zip(*parts, strict=True)))
-    # 3. Definitions, by the digests that heads name.
+    # 3. Definitions, by the digests that heads name; copied once all are known to be such.
     named = {each for head in parsed for each in head.digests}
-    definitions = _definitions(lists[2], named)
+    wrong = "a definition is missing, or no task has it"
+    found = {digest(each): each for each in byte_strings(lists[2], len(named), wrong)}
+    if found.keys() != named:
+        raise malformed_graph(wrong)
+    definitions = {name: bytes(each) for name, each in found.items()}
     # 4. What nothing vouches for.
     canonical = _canonical(definitions, lists[3])
     annotations = Reader(limits).read(lists[4])
@@ -342,18 +346,6 @@ class _Lists:
 
 def _leaf_parts(data: memoryview, count: int) -> Iterator[memoryview]:
     return byte_strings(data, count, "its leaves are another number of tasks than was signed")
-
-
-def _definitions(data: memoryview, named: Set[bytes]) -> dict[bytes, bytes]:
-    """Return the definitions in *data* under their digests, which are those that heads have named.
-
-    They are copied once all of them are known to be such.
-    """
-    wrong = "a definition is missing, or no task has it"
-    found = {digest(each): each for each in byte_strings(data, len(named), wrong)}
-    if found.keys() != named:
-        raise malformed_graph(wrong)
-    return {name: bytes(each) for name, each in found.items()}
 
 
 def _canonical(digests: Collection[bytes], data: memoryview) -> dict[bytes, bytes]:
