@@ -17,7 +17,7 @@ from safeser.dask.security import Security
 from safeser.dask.settings import _NoLog
 from safeser.dask.stock import client as stock
 from safeser.dask.stock.headers import Translator
-from safeser.dask.stock.packing import Room
+from safeser.dask.stock.wire import Room
 from safeser.dask.transport.session_control import SessionControl
 from safeser.dask.wire.reader import Reader
 from safeser.values import Limits

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from safeser import pickles
 from safeser.dask.contents.unreadable import malformed, unreadable
-from safeser.dask.stock import arrays, packing, sparse
+from safeser.dask.stock import arrays, sparse, wire
 from safeser.dask.wire.reader import Reader
 from safeser.errors import PayloadError
 from safeser.families import plain
@@ -41,7 +41,7 @@ class Translator:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._opened = packing.Room(limits)
+        self._opened = wire.Room(limits)
 
     def outermost(self, header: Header, frames: Sequence[Any]) -> Made:
         """Return safeser's header and frames for a payload as it came over the wire.
@@ -54,8 +54,8 @@ class Translator:
 
     def plain_frames(self, header: Mapping[str, Any], frames: Sequence[Any]) -> list[Any]:
         """Return *frames* as their sender made them: decompressed, and joined where it cut them."""
-        opened = packing.decompressed(header.get("compression"), frames, self._opened)
-        return packing.joined(header, opened, self._limits)
+        opened = wire.decompressed(header.get("compression"), frames, self._opened)
+        return wire.joined(header, opened, self._limits)
 
     def value(self, header: Any, frames: list[Any]) -> Made:
         """Return safeser's header and frames for one value, which may hold others."""
