@@ -26,9 +26,9 @@ from distributed.shuffle._core import ShuffleSpec
 from safeser.dask.contents.annotations import check_plain
 from safeser.dask.contents.shuffle_plans import read_plan
 from safeser.dask.sealed.definitions import DIGEST_SIZE, NO_DIGEST, Definitions, digest
-from safeser.dask.sealed.form import is_key, key_elements, key_form, same_key
+from safeser.dask.sealed.form import is_key, key_elements
 from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
-from safeser.dask.sealed.opening import open_task
+from safeser.dask.sealed.opening import open_task, under
 from safeser.dask.sealed.renewal import Current
 from safeser.dask.sealed.statement import (
     GRAPH_ID_SIZE,
@@ -184,20 +184,10 @@ def _leaves(
     for key, node in tasks.items():
         actor = actors is True or key in named
         try:
-            leaves[key] = writer.write(key, _named_node(key, node), actor=actor)
+            leaves[key] = writer.write(key, under(key, node), actor=actor)
         except PayloadError as error:
             raise unwritable(key, error) from error.__cause__
     return leaves
-
-
-def _named_node(key: Any, node: GraphNode) -> GraphNode:
-    """Return *node* by the name that its graph has for it; aliases may have another one."""
-    named = node.key is key or (
-        node.key is not None and same_key(key_form(node.key), key_form(key))
-    )
-    if named:
-        return node
-    return Alias(key, node.target) if type(node) is Alias else node.substitute({}, key=key)
 
 
 def is_sealed(graph: Any) -> bool:
@@ -288,7 +278,11 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> S
         raise malformed_graph(wrong)
     definitions = {name: bytes(each) for name, each in found.items()}
     # 4. What nothing vouches for.
-    canonical = _canonical(definitions, lists[3])
+    wrong = "its canonical digests"
+    words = map(bytes, byte_strings(lists[3], len(definitions), wrong))
+    canonical = dict(zip(definitions, words, strict=True))
+    if any(word != NO_DIGEST and len(word) != DIGEST_SIZE for word in canonical.values()):
+        raise malformed_graph(wrong)
     annotations = Reader(limits).read(lists[4])
     if type(annotations) is not tuple:
         raise malformed_graph("its lists")
@@ -297,7 +291,7 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> S
         parsed,
         leaves,
         definitions,
-        canonical,
+        {each: word for each, word in canonical.items() if word},
         _annotations(annotations, parsed, limits),
         tree,
         {place: plan for place, head in enumerate(parsed) if (plan := barrier_plan(head, limits))},
@@ -346,16 +340,6 @@ class _Lists:
 
 def _leaf_parts(data: memoryview, count: int) -> Iterator[memoryview]:
     return byte_strings(data, count, "its leaves are another number of tasks than was signed")
-
-
-def _canonical(digests: Collection[bytes], data: memoryview) -> dict[bytes, bytes]:
-    """Return the canonical digests that the author states in *data*, by definition."""
-    wrong = "its canonical digests"
-    words = map(bytes, byte_strings(data, len(digests), wrong))
-    found = dict(zip(digests, words, strict=True))
-    if any(word != NO_DIGEST and len(word) != DIGEST_SIZE for word in found.values()):
-        raise malformed_graph(wrong)
-    return {each: word for each, word in found.items() if word}
 
 
 def _heads(packed: Iterable[Buffer], count: int, limits: Limits) -> tuple[Head, ...]:

@@ -91,10 +91,13 @@ class Translator:
         keys: list[Any] = []
         at = 0
         for inner, length in zip(headers, lengths, strict=True):
+            bare = inner
             if kind == "dict":
-                inner, key = _keyed(inner)  # noqa: PLW2901 - the key is the parent's
-                keys.append(key)
-            made.append(self.value(inner, frames[at : at + length]))
+                if not isinstance(inner, dict) or "key" not in inner:
+                    malformed("an element of a dictionary has no key")
+                bare = dict(inner)
+                keys.append(bare.pop("key"))
+            made.append(self.value(bare, frames[at : at + length]))
             at += length
         if kind == "dict":
             made.insert(0, self._packed(tuple(keys)))
@@ -161,13 +164,6 @@ def name_of(pickled: bytes) -> str | None:
 @lru_cache(maxsize=256)
 def _name_of(pickled: bytes) -> str | None:
     return pickles.global_of(pickled)
-
-
-def _keyed(header: Any) -> tuple[Any, Any]:
-    if not isinstance(header, dict) or "key" not in header:
-        malformed("an element of a dictionary has no key")
-    bare = dict(header)
-    return bare, bare.pop("key")
 
 
 def _pickle(header: Header, frames: list[Any]) -> Made:
