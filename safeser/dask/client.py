@@ -19,6 +19,7 @@ from weakref import ref
 
 import dask
 from dask._expr import LLGExpr
+from dask.core import validate_key
 from distributed import Client as _DaskClient
 from distributed.comm.addressing import parse_host_port
 from distributed.diagnostics.plugin import SchedulerUploadFile
@@ -31,14 +32,14 @@ from safeser.dask.clients.replay import Replay
 from safeser.dask.clients.sealing import Sealing, grant_of
 from safeser.dask.clients.unsendable import Blamed, blaming, graph_parts
 from safeser.dask.cluster import LocalCluster, require_processes
-from safeser.dask.contents.annotations import can_be_sent
 from safeser.dask.display import Display
+from safeser.dask.sealed.form import key_form
 from safeser.dask.security import Security, checked_families, require_listed
 from safeser.dask.settings import channel_for
 from safeser.dask.stock.client import GuardedSecurity, guard, guarded_scheme
 from safeser.dask.stock.comm import Guard
 from safeser.dask.transport.comm import SafeserComm
-from safeser.errors import AuthenticationError, ConfigError, PayloadError, SafeserError
+from safeser.errors import AuthenticationError, ConfigError, SafeserError
 from safeser.policy.rules import SUBMIT
 from safeser.policy.source.faults import did_you_mean, shown
 from safeser.policy.taken_tasks import anywhere
@@ -180,12 +181,9 @@ class Client(Display, Gathering, Blamed, Sealing, _DaskClient):  # type: ignore[
     def _graph_to_futures(self, expr: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
         self._require_session()
         self._check_submission()
-        if not all(map(can_be_sent, keys)):
-            raise PayloadError(
-                "a key holds text or a number that no message can hold",
-                rule="payload.unsendable",
-                fix="Name tasks by text of Unicode characters, or numbers of 63 bits.",
-            )
+        for key in keys:
+            validate_key(key)
+            key_form(key)
         if type(expr) is dict:
             # recreate_error_locally asks for dependencies by an empty graph in this form, which
             # Dask's own scheduler fails on.

@@ -23,7 +23,7 @@ from dask._task_spec import Alias, DataNode, GraphNode, convert_legacy_graph
 from distributed.protocol.serialize import Serialized
 from distributed.shuffle._core import ShuffleSpec
 
-from safeser.dask.contents.annotations import check_plain
+from safeser.dask.contents.opened_graph import check_plain
 from safeser.dask.contents.shuffle_plans import read_plan
 from safeser.dask.sealed.definitions import DIGEST_SIZE, NO_DIGEST, Definitions, digest
 from safeser.dask.sealed.form import is_key, key_elements
