@@ -395,9 +395,9 @@ def drift(
     from safeser.dask import require_distributed
 
     require_distributed()
-    from safeser.dask.drift_question import question
+    from safeser.dask.diagnosis import ask_drift
 
-    found = question(address)
+    found = ask_drift(address)
     table(
         ("process", "policy", "revision", "SHA-256", "roster"),
         [

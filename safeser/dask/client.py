@@ -19,27 +19,27 @@ from weakref import ref
 
 import dask
 from dask._expr import LLGExpr
+from dask.core import validate_key
 from distributed import Client as _DaskClient
 from distributed.comm.addressing import parse_host_port
 from distributed.diagnostics.plugin import SchedulerUploadFile
 from distributed.security import Security as DaskSecurity
 
 from safeser import operations
-from safeser.channel import Channel, Link, OpenLink
+from safeser.channel import Channel
 from safeser.dask.clients.gathering import Gathering
 from safeser.dask.clients.replay import Replay
 from safeser.dask.clients.sealing import Sealing, grant_of
 from safeser.dask.clients.unsendable import Blamed, blaming, graph_parts
 from safeser.dask.cluster import LocalCluster, require_processes
-from safeser.dask.contents.annotations import can_be_sent
 from safeser.dask.display import Display
+from safeser.dask.sealed.form import key_form
 from safeser.dask.security import Security, checked_families, require_listed
 from safeser.dask.settings import channel_for
-from safeser.dask.stock.client import guard, guarded_scheme
+from safeser.dask.stock.client import GuardedSecurity, guard, guarded_scheme
 from safeser.dask.stock.comm import Guard
-from safeser.dask.stock.settings import GuardedSecurity
 from safeser.dask.transport.comm import SafeserComm
-from safeser.errors import AuthenticationError, ConfigError, PayloadError, SafeserError
+from safeser.errors import AuthenticationError, ConfigError, SafeserError
 from safeser.gate.decision import SUBMIT
 from safeser.gate.values import UNKNOWN, Context, Kind
 from safeser.policy.source.faults import did_you_mean, shown
@@ -181,12 +181,9 @@ class Client(Display, Gathering, Blamed, Sealing, _DaskClient):  # type: ignore[
     def _graph_to_futures(self, expr: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
         self._require_session()
         self._check_submission()
-        if not all(map(can_be_sent, keys)):
-            raise PayloadError(
-                "a key holds text or a number that no message can hold",
-                rule="payload.unsendable",
-                fix="Name tasks by text of Unicode characters, or numbers of 63 bits.",
-            )
+        for key in keys:
+            validate_key(key)
+            key_form(key)
         if type(expr) is dict:
             # recreate_error_locally asks for dependencies by an empty graph in this form, which
             # Dask's own scheduler fails on.
@@ -292,16 +289,6 @@ class Client(Display, Gathering, Blamed, Sealing, _DaskClient):  # type: ignore[
                 rule="session.ended",
                 fix=_TRY_AGAIN,
             )
-
-    def _policy_link(self) -> Link | None:
-        """Return the connection by which graphs leave, or left: Dask keeps what is submitted while
-        it connects again, and sends it then.
-        """
-        comm = getattr(getattr(self, "scheduler_comm", None), "comm", None)
-        # What a guarded client sends is not decided: its user names the address.
-        if isinstance(comm, SafeserComm) and not isinstance(comm.link, OpenLink):
-            self._latest_link: Link | None = comm.link
-        return getattr(self, "_latest_link", None)
 
     def _get_computation_code(self, *args: Any, **kwargs: Any) -> Any:
         """Return the source that Dask shows on its dashboard; where only names may pass, none."""

@@ -21,11 +21,12 @@ from typing import Any, Literal
 import dask
 from distributed.comm.addressing import parse_host_port
 from distributed.comm.core import connect
-from distributed.core import send_recv
+from distributed.core import rpc, send_recv
 
 from safeser.audit import AuditFiles
 from safeser.channel import Channel
 from safeser.confinement import probe
+from safeser.dask import drift
 from safeser.dask.client import check_address
 from safeser.dask.roles import require_fit
 from safeser.dask.security import Security
@@ -37,7 +38,7 @@ from safeser.identity import Identity, KeyState, Roster
 from safeser.operations import Server
 from safeser.policy import Policy
 
-__all__ = ["Diagnosis", "Finding", "State"]
+__all__ = ["Diagnosis", "Finding", "State", "ask_drift"]
 
 State = Literal["fine", "wrong", "note", "skipped"]
 
@@ -467,3 +468,30 @@ def _announced(identity: Any, address: str) -> Iterator[Finding]:
 def _short(said: Any) -> str:
     text = said.message if isinstance(said, SafeserError) else str(said) or type(said).__name__
     return text if len(text) <= _TEXT else f"{text[:_TEXT]}..."
+
+
+# --- which policy and roster each process of a cluster decides by --------------------------------
+
+
+def ask_drift(address: str) -> list[drift.Statement]:
+    """Return what the processes of the cluster at *address* say, the scheduler first.
+
+    :raises ConfigError: if it is no address of safeser's, or does not answer.
+    """
+    check_address(address)
+    channel_for(_CLIENT)  # what is wrong with the settings is said before anything connects
+    security = Security().narrowed(["msgpack"], scheduler_at=address.removeprefix(_SCHEME))
+    arguments = security.get_connection_args(_CLIENT)
+
+    async def asked() -> list[drift.Statement]:
+        async with rpc(address, connection_args=arguments, timeout=10) as scheduler:
+            return await drift.ask(scheduler)
+
+    try:
+        return asyncio.run(asked())
+    except OSError as error:
+        raise ConfigError(
+            f"the scheduler at {address} does not answer: {error}",
+            rule="config.address",
+            fix="Check the address, and that the scheduler runs.",
+        ) from None

@@ -127,9 +127,14 @@ class Display:
             "policy",
             f"{policy.name} revision {policy.revision} (SHA-256 {policy.sha256[:_HASH_SHOWN]})",
         )
-        theirs = _other_policy(link, policy)
-        if theirs:  # the reason for refusals that this process's own copy does not explain
-            yield "peer's policy", theirs
+        theirs = getattr(getattr(link, "session", None), "peer_claims", None)
+        if theirs is not None and theirs.sha256 != policy.sha256:
+            # The reason for refusals that this process's own copy does not explain.
+            sha256 = _text(theirs.sha256)[:_HASH_SHOWN]
+            yield (
+                "peer's policy",
+                f"{_text(theirs.policy)} revision {_number(theirs.revision)} (SHA-256 {sha256})",
+            )
         if link is not None:
             yield "opens", _families(link, requested=getattr(self, "_deserializers", None))
             sent = "what you submit, by Dask's own protocol: nothing here decides it"
@@ -138,15 +143,6 @@ class Display:
                 sent = _families(link, sealing=True, requested=asked)
             yield "sends", sent
         yield "refused", _refusals(getattr(side.audit, "refusals", {}))
-
-
-def _other_policy(link: Any, policy: Any) -> str:
-    """Return which policy the peer says that it decides by, if that is another than *policy*."""
-    claims = getattr(getattr(link, "session", None), "peer_claims", None)
-    if claims is None or claims.sha256 == policy.sha256:
-        return ""
-    sha256 = _text(claims.sha256)[:_HASH_SHOWN]
-    return f"{_text(claims.policy)} revision {_number(claims.revision)} (SHA-256 {sha256})"
 
 
 def _families(link: Any, *, sealing: bool = False, requested: Iterable[str] | None = None) -> str:

@@ -138,19 +138,18 @@ class Settings:
     def absolute(self) -> dict[str, str]:
         """Return what is set, with paths that mean the same in every folder."""
         found = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        return {name: _portable(name, value) for name, value in found.items() if value is not None}
+        portable = {name: value for name, value in found.items() if value is not None}
+        for name, value in portable.items():
+            if isinstance(value, AuditFiles):
+                portable[name] = repr(asdict(value))  # which Dask reads as the mapping that it is
+            elif name not in _NAMES and not (name in _POLICIES and value in ready_policies()):
+                portable[name] = str(Path(value).expanduser().absolute())
+        return portable
 
 
-#: Settings that are no paths.
+#: Settings that are no paths, and those that may be the name of a ready policy.
 _NAMES = frozenset({"audit_outputs", "expected_scheduler", "own"})
-
-
-def _portable(name: str, value: str | AuditFiles) -> str:
-    if isinstance(value, AuditFiles):
-        return repr(asdict(value))  # which Dask reads as the mapping that it is
-    is_ready = name in ("policy", "shadow") and value in ready_policies()
-    named = name in _NAMES or is_ready
-    return value if named else str(Path(value).expanduser().absolute())
+_POLICIES = ("policy", "shadow")
 
 
 def settings_for(role: str, overrides: Mapping[str, Any] | None = None) -> Settings:
@@ -317,40 +316,41 @@ def _roster_path(identity: Path, settings: Settings) -> Path | None:
     return beside if beside.exists() else None
 
 
-def _outputs(named: str | None) -> Outputs | None:
-    """Return the outputs that a setting names, separated by commas or spaces."""
-    if named is None:
-        return None
-    from safeser.audit.outputs.configured import outputs  # noqa: PLC0415 - few processes have any
+def open_log(settings: Settings, principal: str, policy: Policy) -> AuditLog:
+    """Open the log that *settings* name, by their log key or the one beside their identity."""
+    assert settings.audit is not None
+    key = settings.audit_key or Path(settings.identity or "").expanduser().parent / "audit.key"
+    outputs: Outputs | None = None
+    if settings.audit_outputs is not None:  # separated by commas or spaces
+        from safeser.audit.outputs import configured  # noqa: PLC0415 - few processes have any
 
-    return outputs(named.replace(",", " ").split())
+        outputs = configured.outputs(settings.audit_outputs.replace(",", " ").split())
+    return AuditLog.open(
+        Path(settings.audit).expanduser(),
+        key=Path(key).expanduser(),
+        principal=principal,
+        policy=(policy.name, policy.revision, policy.sha256),
+        outputs=outputs,
+        files=settings.audit_files or AuditFiles(),
+    )
 
 
 def _open(role: str, settings: Settings) -> Channel:
     settings.require_complete(role)
     assert settings.identity is not None
-    assert settings.audit is not None
     name_modules((settings.own or "").replace(",", " ").split())
     identity_path = Path(settings.identity).expanduser()
     identity, policy, roster = _read(identity_path, settings)
     shadow = None if settings.shadow is None else Policy.load(settings.shadow)
-    audit_key = settings.audit_key or identity_path.with_name("audit.key")
-    if settings.audit_key is None and not Path(audit_key).exists():
+    if settings.audit_key is None and not identity_path.with_name("audit.key").exists():
         raise ConfigError(
             f"this {role} has no log key: there is none beside its identity",
             rule="config.audit-key",
-            where=str(audit_key),
+            where=str(identity_path.with_name("audit.key")),
             fix="Put one there, or set DASK_SAFESER__AUDIT_KEY to its file. 'safeser keys new'"
             " makes a log key beside the key that it makes.",
         )
-    audit = AuditLog.open(
-        Path(settings.audit).expanduser(),
-        key=Path(audit_key).expanduser(),
-        principal=identity.principal,
-        policy=(policy.name, policy.revision, policy.sha256),
-        outputs=_outputs(settings.audit_outputs),
-        files=settings.audit_files or AuditFiles(),
-    )
+    audit = open_log(settings, identity.principal, policy)
     # Clusters and clients are closed before the log: what they still do is recorded, too.
     # Handlers run in the reverse order of registration, and Dask's were registered first.
     atexit.register(_close_clients)

@@ -23,7 +23,7 @@ WORKER = "worker safeser://127.0.0.1:44444"
 )
 def test_one_row_for_each_process(safeser, monkeypatch, others, code, says):
     answers = [ONE, *others]
-    monkeypatch.setattr("safeser.dask.drift_question.question", lambda address: answers)
+    monkeypatch.setattr("safeser.dask.diagnosis.ask_drift", lambda address: answers)
     ended = safeser("policy", "drift", ADDRESS)
     assert (ended.code, ended.err) == (code, "")
     assert says in ended.out
@@ -43,6 +43,6 @@ def test_who_may_not_ask_is_told_so(safeser, monkeypatch):
     def denied(address):
         raise PolicyDenied("operation broadcast is not granted", rule="operation.not-granted")
 
-    monkeypatch.setattr("safeser.dask.drift_question.question", denied)
+    monkeypatch.setattr("safeser.dask.diagnosis.ask_drift", denied)
     ended = safeser("policy", "drift", ADDRESS)
     assert (ended.code, "rule: operation.not-granted" in ended.err) == (1, True)

@@ -83,10 +83,10 @@ def _said(sha256):
 
 
 def test_the_scheduler_is_asked_and_by_it_workers_and_nannies(net, monkeypatch):
-    from safeser.dask.drift_question import question
+    from safeser.dask.diagnosis import ask_drift
 
-    monkeypatch.setattr("safeser.dask.drift_question.rpc", Asked)
-    rows = [(row.process, row.sha256) for row in question("safeser://127.0.0.1:1")]
+    monkeypatch.setattr("safeser.dask.diagnosis.rpc", Asked)
+    rows = [(row.process, row.sha256) for row in ask_drift("safeser://127.0.0.1:1")]
     assert rows == [
         ("scheduler", "a"),
         ("2 clients", "a"),

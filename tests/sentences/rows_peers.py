@@ -8,7 +8,7 @@ from unittest import mock
 
 from safeser.dask.client import Client
 from safeser.dask.clients.references import _elsewhere
-from safeser.dask.contents.events import _parts
+from safeser.dask.contents.events import plain_event
 from safeser.dask.messages import translate
 from safeser.dask.messages.building import _check_written_out
 from safeser.dask.messages.own_requests import COUNTS, answered
@@ -17,7 +17,7 @@ from safeser.dask.security import Security
 from safeser.dask.settings import _NoLog
 from safeser.dask.stock import client as stock
 from safeser.dask.stock.headers import Translator
-from safeser.dask.stock.packing import Room
+from safeser.dask.stock.wire import Room
 from safeser.dask.transport.session_control import SessionControl
 from safeser.dask.wire.reader import Reader
 from safeser.gate.values import Limits
@@ -77,7 +77,9 @@ ROWS = [
         lambda: Reader(Limits()).read(b"\x82\xa1a\x01\xa1a\x02"),
         "a dictionary repeats a key",
     ),
-    Sentence("raw.event", lambda: _parts("x"), "an event is not one that can be shown"),
+    Sentence(
+        "raw.event", lambda: plain_event("print", "x"), "an event is not one that can be shown"
+    ),
     Sentence(
         "raw.topic",
         lambda: translate._shown_element("event", {"topic": 1}, bool),

@@ -4,8 +4,7 @@ Dask pickles and unpickles an object twice for each token, to find out whether i
 and makes two tokens of each argument of ``map``.
 
 The one rule: what is remembered ends with the call that submits. An object that changes between
-two calls is pickled anew, and where a token has to be deterministic, two pickles have to agree or
-Dask's own function decides.
+two calls is pickled anew, and where a token has to be deterministic, Dask's own function decides.
 """
 
 from __future__ import annotations
@@ -48,14 +47,12 @@ class _Pickled:
     :param obj: kept, so that no other takes its id.
     :param size: bytes of its pickle and its buffers.
     :param written: its pickle, where that is kept.
-    :param agreed: whether a second pickle was the same.
     """
 
     obj: Any
     token: _Token
     size: int
     written: bytes | None = None
-    agreed: bool = False
 
 
 class CallPickles:
@@ -65,19 +62,12 @@ class CallPickles:
         self._known: dict[int, _Pickled] = {}
         self._room = _MOST_BYTES
 
-    def token(self, obj: Any, stock: Callable[[Any], _Token], *, strict: bool) -> _Token:
-        """Return what *stock* returns of *obj*: digests of its pickle and of its buffers.
-
-        :param strict: whether a token that another pickle would not have is an error, so that a
-            second pickle has to agree.
-        """
+    def token(self, obj: Any, stock: Callable[[Any], _Token]) -> _Token:
+        """Return what *stock* returns of *obj*: digests of its pickle and of its buffers."""
         try:
-            known = self._known.get(id(obj)) or self._pickled(obj)
-            if strict and not known.agreed:
-                known.agreed = _token_of(*_pickled(obj)) == known.token
+            return (self._known.get(id(obj)) or self._pickled(obj)).token
         except PayloadError:
             return stock(obj)
-        return stock(obj) if strict and not known.agreed else known.token
 
     def _pickled(self, obj: Any) -> _Pickled:
         if isinstance(obj, BaseException):
@@ -96,7 +86,8 @@ class CallPickles:
             from safeser.sendable.costly import advise  # noqa: PLC0415 - as above
 
             advise(obj, size, large=large)
-        made = self._known[id(obj)] = _Pickled(obj, _token_of(written, buffers), size)
+        token = hash_buffer_hex(written), [hash_buffer_hex(each) for each in buffers]
+        made = self._known[id(obj)] = _Pickled(obj, token, size)
         if not buffers and len(written) <= min(_MOST_OF_ONE, self._room):
             self._room -= len(written)
             made.written = written
@@ -116,10 +107,6 @@ class CallPickles:
 def _pickled(obj: Any) -> tuple[bytes, list[Any]]:
     buffers: list[Any] = []
     return pickles.dumps(obj, buffer_callback=buffers.append, code=True), buffers
-
-
-def _token_of(written: bytes, buffers: list[Any]) -> _Token:
-    return hash_buffer_hex(written), [hash_buffer_hex(each) for each in buffers]
 
 
 class _Thread(threading.local):
@@ -153,9 +140,7 @@ def pickled_in_call(obj: Any) -> bytes | None:
 def normalize_pickle(stock: Callable[[Any], _Token], o: Any) -> _Token:
     """Return what ``dask.tokenize._normalize_pickle``, *stock*, does, of one pickle for a call."""
     call = _thread.call
-    make = stock
-    if call is not None:
-        make = partial(call.token, stock=stock, strict=is_strict())
+    make = stock if call is None or is_strict() else partial(call.token, stock=stock)
     if not is_traced() or (call is not None and call.size(o) is not None):
         return make(o)
 

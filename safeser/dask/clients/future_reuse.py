@@ -63,14 +63,6 @@ _ACTORS = {
 _Differences = dict[Any, Difference | None]
 
 
-class _Differs(Exception):
-    """Ends Dask's submission before anything is sent."""
-
-    def __init__(self, found: _Differences) -> None:
-        super().__init__()
-        self.found = found
-
-
 class FutureReuse:
     """What :class:`safeser.Client`, and clients of tasks, have before Dask's client."""
 
@@ -125,14 +117,18 @@ class FutureReuse:
             expr._determ_token = _TOKEN
         keys = list(keys)
         self._forget_refused(keys)
-        held = {key for key in keys if key in self.futures}
-        try:
-            return self._submitted(held, expr, keys, args, kwargs, is_last=False)
-        except _Differs:
-            pass
-        # What was released is released on the event loop; so are the futures of this attempt.
-        self._await_releases()
-        return self._submitted(held, expr, keys, args, kwargs, is_last=True)
+        if not self.futures.keys().isdisjoint(keys):
+            self._await_releases()
+        with self._refcount_lock:
+            self._call.held = held = {key: self.futures[key] for key in keys if key in self.futures}
+            try:
+                futures = super()._graph_to_futures(expr, keys, *args, **kwargs)  # type: ignore[misc]  # as above
+            finally:
+                self._call.held = None
+        self._call.sent = True
+        for key in held:
+            self._later.setdefault(key, WeakSet()).add(futures[key])
+        return futures
 
     def _forget_refused(self, keys: Iterable[Any]) -> bool:
         """Let *keys* be submitted anew whose graph was refused; tell whether there are any.
@@ -153,21 +149,6 @@ class FutureReuse:
                 self._kept.drop(key)
         return bool(found)
 
-    def _submitted(
-        self, before: set[Any], expr: Any, keys: list[Any], args: Any, kwargs: Any, *, is_last: bool
-    ) -> Any:
-        with self._refcount_lock:
-            held = {key: self.futures[key] for key in before if key in self.futures}
-            self._call.held, self._call.is_last = held, is_last
-            try:
-                futures = super()._graph_to_futures(expr, keys, *args, **kwargs)  # type: ignore[misc]  # as above
-            finally:
-                self._call.held = None
-        self._call.sent = True
-        for key in held:
-            self._later.setdefault(key, WeakSet()).add(futures[key])
-        return futures
-
     def _send_to_scheduler(self, msg: Any) -> None:
         held = getattr(self._call, "held", None)
         if held is None or msg["op"] != "update-graph":
@@ -179,10 +160,7 @@ class FutureReuse:
             own = {key: each for key, each in sent.items() if each is not None}
             found = self._compare(own, graph, msg["expr_ser"].frames)
             # What cannot be compared here, the scheduler compares.
-            found = {key: each for key, each in found.items() if each is not None}
-            if found and not self._call.is_last:
-                raise _Differs(found)
-            self._decide(found)
+            self._decide({key: each for key, each in found.items() if each is not None})
         super()._send_to_scheduler(msg)  # type: ignore[misc]  # as above
         graph.stated = self._stated(msg["expr_ser"])
         self._kept.fit(graph, self.futures)
@@ -292,11 +270,14 @@ class FutureReuse:
         warnings.warn(f"{text} The first result is used. {_FIX}", stacklevel=callers_level())
 
     def _policy_link(self) -> Link | None:
-        """Return the connection whose policy decides; None on a cluster without safeser."""
+        """Return the connection by which graphs leave, or left: Dask keeps what is submitted while
+        it connects again, and sends it then. None on a cluster without safeser.
+        """
         comm = getattr(getattr(self, "scheduler_comm", None), "comm", None)
+        # What a guarded client sends is not decided: its user names the address.
         if isinstance(comm, SafeserComm) and not isinstance(comm.link, OpenLink):
-            return comm.link
-        return None
+            self._latest_link: Link | None = comm.link
+        return getattr(self, "_latest_link", None)
 
     def _warn_of_handed(self, futures: Iterable[Any]) -> None:
         for future in futures:

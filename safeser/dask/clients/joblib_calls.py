@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cache
 from importlib.util import find_spec
@@ -28,32 +28,26 @@ def register_backend() -> None:
     joblib takes 35 ms and 2 MB, which a worker without clients does not spend.
 
     joblib's own backend makes or asks for a client when it is made itself, before this is called:
-    its methods are replaced as well.
+    that one has these methods from here on, too.
     """
     if find_spec("joblib") is None:
         return
     from joblib import register_parallel_backend  # noqa: PLC0415 - joblib is optional
 
-    register_parallel_backend("dask", _made)
-    stock = getattr(sys.modules.get("joblib._dask"), "DaskDistributedBackend", None)
-    if hasattr(stock, "submit"):
-        for name, method in _METHODS.items():
-            setattr(stock, name, method)
-
-
-def _made(**given: Any) -> Any:
-    """Return a backend as joblib asks for it, whose module is imported when it is first used."""
-    return _backend()(**given)
+    register_parallel_backend("dask", lambda **given: _backend()(**given))  # noqa: PLW0108 - imported when it is first used
+    if "joblib._dask" in sys.modules:
+        _backend()
 
 
 @cache
 def _backend() -> Any:
+    """Return joblib's backend with methods that end every call."""
     from joblib._dask import DaskDistributedBackend  # noqa: PLC0415 - takes 20 ms
 
     # Releases before 1.5 submit by another name, and are left as they are.
-    if not hasattr(DaskDistributedBackend, "submit"):
-        return DaskDistributedBackend
-    return type("DaskDistributedBackend", (DaskDistributedBackend,), dict(_METHODS))
+    if hasattr(DaskDistributedBackend, "submit"):
+        DaskDistributedBackend.submit, DaskDistributedBackend._collect = _submit, _collect
+    return DaskDistributedBackend
 
 
 class _Ended(Future[Any]):
@@ -103,7 +97,3 @@ def _end(ended: Future[Any], callback: Callable[[Any], None], outcome: Any) -> N
     else:
         ended.set_result(outcome)
     callback(outcome)  # joblib raises an outcome that is an exception
-
-
-#: What replaces joblib's, which end a call without an outcome.
-_METHODS: Mapping[str, Callable[..., Any]] = {"submit": _submit, "_collect": _collect}

@@ -72,34 +72,35 @@ class RemoteCounts:
     async def _asked(self, seconds: float) -> tuple[dict[str, Totals], dict[str, str]]:
         found: dict[str, Totals] = {}
         missing: dict[str, str] = {}
-        message = {"op": COUNTS, "trace": self._trace, "seconds": seconds}
+        asked = {"trace": self._trace, "seconds": seconds}
         for process, answer in [
-            *([("scheduler", await self._of_scheduler(message))] if self._scheduler else ()),
-            *(await self._of_workers(message) if self._workers else ()),
+            *([("scheduler", await self._answer(COUNTS, **asked))] if self._scheduler else ()),
+            *(await self._of_workers(asked) if self._workers else ()),
         ]:
             totals = counts_in(answer)
             if isinstance(answer, Mapping) and answer.get("process") == counting.process:
                 missing[process] = "it is part of this process, which counts it"
             elif totals is None:
-                missing[process] = _reason(answer)
+                missing[process] = "its answer holds no counts"
+                if isinstance(answer, SafeserError):
+                    missing[process] = f"[{answer.rule}] {_printable(answer.message)}"
+                elif isinstance(answer, BaseException):
+                    missing[process] = type(answer).__name__
             else:
                 found[process] = totals
         return found, missing
 
-    async def _of_scheduler(self, message: Mapping[str, Any]) -> Any:
-        asked = {name: value for name, value in message.items() if name != "op"}
+    async def _answer(self, operation: str, **asked: Any) -> Any:
         try:
-            return await getattr(self._rpc, COUNTS)(**asked)
+            return await getattr(self._rpc, operation)(**asked)
         except _NO_ANSWER as error:
             return error
 
-    async def _of_workers(self, message: dict[str, Any]) -> list[tuple[str, Any]]:
-        try:
-            answers = await self._rpc.broadcast(msg=message, on_error="return")
-        except _NO_ANSWER as error:
-            return [("workers", error)]
+    async def _of_workers(self, asked: Mapping[str, Any]) -> list[tuple[str, Any]]:
+        message = {"op": COUNTS, **asked}
+        answers = await self._answer("broadcast", msg=message, on_error="return")
         if not isinstance(answers, Mapping) or len(answers) > _MOST_PROCESSES:
-            return [("workers", None)]
+            return [("workers", answers if isinstance(answers, BaseException) else None)]
         return [(f"worker {_printable(address)}", each) for address, each in answers.items()]
 
 
@@ -129,14 +130,6 @@ def _since(before: Count, total: Count) -> Count:
         return total
     seconds = max(0.0, total.seconds - before.seconds)
     return Count(total.number - before.number, total.size - before.size, seconds)
-
-
-def _reason(answer: Any) -> str:
-    if isinstance(answer, SafeserError):
-        return f"[{answer.rule}] {_printable(answer.message)}"
-    if isinstance(answer, BaseException):
-        return type(answer).__name__
-    return "its answer holds no counts"
 
 
 def _printable(text: Any) -> str:

@@ -34,19 +34,11 @@ def plain_event(topic: str, event: Any) -> Any:
 
     :raises PayloadError: if it is not one that Dask makes of that topic.
     """
-    if topic == _PRINT:
-        stamp, said = _parts(event)
-        return stamp, _printed(said)
-    if topic.startswith(_FORWARDED):
-        stamp, said = _parts(event)
-        return stamp, _record(said)
-    return event
-
-
-def _parts(event: Any) -> tuple[Any, Any]:
+    if topic != _PRINT and not topic.startswith(_FORWARDED):
+        return event
     match event:
         case (stamp, said):
-            return stamp, said
+            return stamp, _printed(said) if topic == _PRINT else _record(said)
     raise _malformed()
 
 

@@ -104,18 +104,13 @@ def described(
     if of_user:
         tell = relative_frames
     else:
-        tell, failure = withheld_text, Failure(_without_handler(withheld(failure.data), message))
+        tell, data = withheld_text, withheld(failure.data)
+        if message.get("status") == "uncaught-error" and data.state:
+            # A handler of Dask's passed a refusal on: the frames are Dask's and safeser's.
+            data = replace(data, traceback="")
+        failure = Failure(data)
     said = {name: tell(text) for name, text in texts.items()}
     return {"exception": failure, "traceback": whole, **said}
-
-
-def _without_handler(data: ExceptionData, message: Mapping[str, Any]) -> ExceptionData:
-    """Return *data* without its traceback, if it is a refusal that a handler of Dask's passed on.
-
-    Its frames are Dask's and safeser's, and say nothing to the reader on another process.
-    """
-    passed_on = message.get("status") == "uncaught-error" and bool(data.state)
-    return replace(data, traceback="") if passed_on else data
 
 
 def is_failure(event: Any) -> bool:

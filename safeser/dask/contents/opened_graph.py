@@ -3,22 +3,24 @@
 The one rule: what the scheduler's handler opens was built in this process, from a graph that was
 verified, decided and recorded. ``Scheduler.update_graph`` calls Dask's own ``deserialize`` for any
 family; here it gets a family of safeser whose one frame is an object and no bytes.
+
+Annotations beside the tasks (workers, priorities, retries, resources) are plain values, and fit
+into the messages that the scheduler sends about them: it calls those that can be called, and a
+priority of 2 ** 70 cannot be written into a message, so that the stream to each worker in turn
+breaks with it. What it computes with them is Dask's.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from dask._expr import LLGExpr
 from dask._task_spec import GraphNode
 from distributed.protocol.serialize import Serialized
 
-from safeser.dask.contents.annotations import check_annotation, require_small
-from safeser.errors import PayloadError
-
-__all__ = ["FAMILY", "is_opened", "number_of_tasks", "opened", "own_functions"]
+from safeser.errors import PayloadError, PolicyDenied
 
 #: Under this family Dask opens what safeser built in this very process, and nothing else.
 FAMILY = "safeser-graph"
@@ -54,17 +56,11 @@ def opened(
     """Return what Dask's handler opens to the graph of *tasks*.
 
     :param annotations: by name and key, for keys of *tasks*.
-    :raises PayloadError: if an annotation is none that a scheduler takes, or is too large.
+    :raises PolicyDenied: if an annotation is none that a scheduler takes.
     """
-    sizes: Counter[Any] = Counter()  # by task
-    checked: dict[tuple[str, int], int] = {}  # most tasks share what they are annotated with
-    for name, of in annotations.items():
-        for key, part in of.items():
-            known = name, id(part)
-            if known not in checked:
-                checked[known] = check_annotation(name, part)
-            sizes[key] += checked[known]
-    require_small(max(sizes.values(), default=0))
+    parts = (part for of in annotations.values() for part in of.values())
+    for part in {id(part): part for part in parts}.values():  # most tasks share theirs
+        check_plain(part)
     return Serialized({"serializer": FAMILY}, [_Built(_Tasks(tasks, annotations))])
 
 
@@ -115,3 +111,54 @@ def own_functions(registered: Any) -> tuple[Any, ...]:
     if registered is not None:
         raise ValueError(f"a serialization family {FAMILY} is registered already")
     return _unwritten, _read_tasks, False
+
+
+# --- annotations ---------------------------------------------------------------------------------
+
+_PLAIN = (str, bytes, int, float, bool, type(None), np.int64, np.float64, np.bool_)
+#: Deeper than annotations nest in practice.
+_MAX_NESTING = 8
+#: Dask sends the negative of a priority; msgpack has 64 bits for both.
+_INT63 = 1 << 63
+
+
+def check_beside(fields: Mapping[str, Any]) -> None:
+    """Refuse what steers the scheduler beside a graph, but for plain values."""
+    for value in fields.values():
+        check_plain(value)
+
+
+def check_plain(value: Any, depth: int = 0) -> None:
+    """Refuse anything but plain values: a scheduler calls annotations that can be called."""
+    if type(value) in _PLAIN:
+        if not is_sendable(value):
+            raise PolicyDenied(
+                f"an annotation holds a {type(value).__name__} that no message can hold",
+                rule="submission.annotation",
+                fix="Annotate with numbers of up to 63 bits and text of Unicode characters.",
+            )
+    elif depth < _MAX_NESTING and type(value) in (list, tuple, set, frozenset):
+        for part in value:
+            check_plain(part, depth + 1)
+    elif depth < _MAX_NESTING and type(value) is dict:
+        for key, part in value.items():
+            check_plain(key, depth + 1)
+            check_plain(part, depth + 1)
+    else:
+        raise PolicyDenied(
+            f"an annotation holds a {type(value).__name__}, and annotations are plain values",
+            rule="submission.annotation",
+            fix="Annotate with numbers, text and lists of them.",
+        )
+
+
+def is_sendable(value: Any) -> bool:
+    """Tell whether a number or text fits into messages, its negative too; all else does."""
+    if type(value) is int:
+        return -_INT63 < value < _INT63
+    if type(value) is str and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:  # half of a pair that stands for a character
+            return False
+    return True

@@ -90,19 +90,15 @@ def read_plan(data: Any, limits: Limits) -> ShuffleSpec:
             spec = families.deserialize(header, list(frames), _DATA, limits=limits)
         case _:
             raise _malformed()
-    if (
-        type(spec) not in (ArrayRechunkSpec, DataFrameShuffleSpec)
-        or _outputs(spec) > limits.elements
-    ):
+    if type(spec) is ArrayRechunkSpec:
+        outputs = prod(map(len, spec.new))
+    elif type(spec) is DataFrameShuffleSpec:
+        outputs = spec.parts_out if type(spec.parts_out) is int else len(spec.parts_out)
+    else:
+        raise _malformed()
+    if outputs > limits.elements:
         raise _malformed()
     return spec
-
-
-def _outputs(spec: ShuffleSpec) -> int:
-    """Return how many partitions a shuffle makes."""
-    if type(spec) is ArrayRechunkSpec:
-        return prod(map(len, spec.new))
-    return spec.parts_out if type(spec.parts_out) is int else len(spec.parts_out)
 
 
 def _is_sound(spec: Any) -> bool:

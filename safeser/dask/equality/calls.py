@@ -54,7 +54,12 @@ class SealedComparison:
         """Return whether *known*, which exists, and *node*, which arrived, are the same."""
         if known.says_same(node):
             return Sameness.SAME
-        if known.author != node.author or not _same_kind(known, node):
+        first, second = known.graph.heads[known.index], node.graph.heads[node.index]
+        # Both make an actor or neither, and both shuffle alike if they do.
+        same_kind = not (first.flags ^ second.flags) & ACTOR
+        if known.author != node.author or not (
+            same_kind and packed(first.plan) == packed(second.plan)
+        ):
             return Sameness.DIFFERENT
         self._author = node.author
         found = _by_digests(known, node)
@@ -99,12 +104,6 @@ class SealedComparison:
             except PayloadError:  # its author signed what is no task, or too many
                 self._outlines[place] = None
         return self._outlines[place]
-
-
-def _same_kind(known: Sealed, node: Sealed) -> bool:
-    """Tell whether both make an actor or neither, and both shuffle alike if they do."""
-    first, second = known.graph.heads[known.index], node.graph.heads[node.index]
-    return not (first.flags ^ second.flags) & ACTOR and packed(first.plan) == packed(second.plan)
 
 
 def _by_digests(known: Sealed, node: Sealed) -> Sameness | None:

@@ -57,11 +57,12 @@ class Difference:
 def find_difference(first: Any, second: Any) -> Difference:
     """Return where *second* differs from *first*, two tasks or data nodes of one key."""
     if isinstance(first, Sealed) or isinstance(second, Sealed):
-        # A scheduler opens no sealed task.
-        if _comparable(first, second):
+        # A scheduler opens no sealed task, and compares those of one author that have parts.
+        both = [each for each in (first, second) if isinstance(each, Sealed) and not is_whole(each)]
+        if len(both) == 2 and both[0].author == both[1].author:
             with suppress(PayloadError):
                 allowance = Allowance()
-                nodes = [outline(each, DEFAULTS, allowance) for each in (first, second)]
+                nodes = [outline(each, DEFAULTS, allowance) for each in both]
                 return _Search().tasks(*nodes)
         if first is not None and first.dependencies != second.dependencies:
             return Difference("its dependencies")
@@ -70,13 +71,6 @@ def find_difference(first: Any, second: Any) -> Difference:
         return _Search().tasks(first, second)
     except Exception:  # a peer's node may have any fields, and an object's own code may raise
         return Difference("its definition, of which the parts cannot be compared")
-
-
-def _comparable(first: Any, second: Any) -> bool:
-    """Tell whether one author wrote both, and neither was pickled whole."""
-    if not isinstance(first, Sealed) or not isinstance(second, Sealed):
-        return False
-    return first.author == second.author and not is_whole(first) and not is_whole(second)
 
 
 class _Search:
@@ -91,7 +85,7 @@ class _Search:
         if _kind(first) != _kind(second):
             return Difference(f"{_kind(second)} instead of {_kind(first)}")
         if isinstance(first, Alias):
-            return Difference(f"dependency {_key(second)} instead of {_key(first)}")
+            return Difference(f"dependency {_referred(second)} instead of {_referred(first)}")
         if isinstance(first, DataNode):
             return self._inner_difference("value", first.value, second.value)
         if not self._same(first.func, second.func):
@@ -212,10 +206,6 @@ def _referred(value: Any) -> str:
     if type(value) is TaskRef:
         return _plain(repr(value.key))
     return _plain(repr(value.target)) if type(value) is Alias else ""
-
-
-def _key(node: Alias) -> str:
-    return _plain(repr(node.target))
 
 
 def _listed(names: Any) -> str:

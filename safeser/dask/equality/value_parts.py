@@ -62,11 +62,6 @@ def _equal(a: Any, b: Any) -> Pairs:
     return [] if a == b else _DIFFER
 
 
-def _floats(a: float, b: float) -> Pairs:
-    # By their text: no number is what -0.0 is to 0.0, and a NaN is itself.
-    return [] if a.hex() == b.hex() else _DIFFER
-
-
 def _sequences(a: Any, b: Any) -> Pairs:
     return list(zip(a, b, strict=True)) if len(a) == len(b) else _DIFFER
 
@@ -124,13 +119,8 @@ _TASK_SLOTS = frozenset((*Task.get_all_slots(), *NestedContainer.get_all_slots()
 
 
 def _functions(a: Any, b: Any) -> Pairs:
-    pairs: Pairs = [
-        (a.__code__, b.__code__),
-        (a.__defaults__, b.__defaults__),
-        (a.__kwdefaults__, b.__kwdefaults__),
-        (a.__closure__, b.__closure__),
-        (a.__dict__, b.__dict__),
-    ]
+    own = _by("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__dict__")
+    pairs = own(a, b)
     if a.__globals__ is b.__globals__:
         return pairs
     if a.__builtins__ is not b.__builtins__:
@@ -153,21 +143,11 @@ def _names(code: types.CodeType) -> set[str]:
     return names
 
 
-def _codes(a: types.CodeType, b: types.CodeType) -> Pairs:
-    # Neither the file nor the lines: a cell of a notebook that is run again is another file.
-    return [(getattr(a, name), getattr(b, name)) for name in _CODE]
-
-
+#: Neither the file nor the lines: a cell of a notebook that is run again is another file.
 _CODE = (
     *("co_code", "co_consts", "co_names", "co_varnames", "co_freevars", "co_cellvars"),
     *("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_exceptiontable"),
 )
-
-
-def _curried(a: Any, b: Any) -> Pairs:
-    # Not what it knows of its signature, which it leaves out of a pickle as well.
-    seen_a, seen_b = ({**vars(x), "_sigspec": None} for x in (a, b))
-    return _attributes(seen_a, seen_b)
 
 
 def _cells(a: types.CellType, b: types.CellType) -> Pairs:
@@ -257,9 +237,15 @@ def _listed(items: Any) -> list[Any] | None:
     return listed
 
 
+def _by(*names: str) -> Callable[[Any, Any], Pairs]:
+    """Return the function that pairs these attributes."""
+    return lambda a, b: [(getattr(a, name), getattr(b, name)) for name in names]
+
+
 _BY_TYPE: dict[type, Callable[[Any, Any], Pairs]] = {
-    float: _floats,
-    complex: lambda a, b: [(a.real, b.real), (a.imag, b.imag)],
+    # By their text: no number is what -0.0 is to 0.0, and a NaN is itself.
+    float: lambda a, b: _equal(a.hex(), b.hex()),
+    complex: _by("real", "imag"),
     tuple: _sequences,
     list: _sequences,
     dict: _dicts,
@@ -268,26 +254,24 @@ _BY_TYPE: dict[type, Callable[[Any, Any], Pairs]] = {
     frozenset: _sets,
     bytearray: _equal,
     # Equal are those of the same numbers, whatever they say that they end at.
-    range: lambda a, b: [(a.start, b.start), (a.stop, b.stop), (a.step, b.step)],
-    slice: lambda a, b: [(a.start, b.start), (a.stop, b.stop), (a.step, b.step)],
+    range: _by("start", "stop", "step"),
+    slice: _by("start", "stop", "step"),
     Task: _tasks,
-    TaskRef: lambda a, b: [(a.key, b.key)],
+    TaskRef: _by("key"),
     types.FunctionType: _functions,
-    types.CodeType: _codes,
+    types.CodeType: _by(*_CODE),
     types.CellType: _cells,
-    types.MethodType: lambda a, b: [(a.__func__, b.__func__), (a.__self__, b.__self__)],
-    types.BuiltinFunctionType: lambda a, b: [(a.__name__, b.__name__), (a.__self__, b.__self__)],
+    types.MethodType: _by("__func__", "__self__"),
+    types.BuiltinFunctionType: _by("__name__", "__self__"),
     types.ModuleType: lambda a, b: _DIFFER,
-    types.MemberDescriptorType: lambda a, b: [(a.__name__, b.__name__)],
-    staticmethod: lambda a, b: [(a.__func__, b.__func__)],
-    classmethod: lambda a, b: [(a.__func__, b.__func__)],
-    property: lambda a, b: [(a.fget, b.fget), (a.fset, b.fset), (a.fdel, b.fdel)],
+    types.MemberDescriptorType: _by("__name__"),
+    staticmethod: _by("__func__"),
+    classmethod: _by("__func__"),
+    property: _by("fget", "fset", "fdel"),
     Unopened: lambda a, b: [] if a.says_same(b) else _DIFFER,
-    _toolz.curry: _curried,
-    partial: lambda a, b: [
-        (a.func, b.func),
-        (a.args, b.args),
-        (a.keywords, b.keywords),
-        (vars(a), vars(b)),
-    ],
+    # Not what it knows of its signature, which it leaves out of a pickle as well.
+    _toolz.curry: lambda a, b: _attributes(
+        {**vars(a), "_sigspec": None}, {**vars(b), "_sigspec": None}
+    ),
+    partial: _by("func", "args", "keywords", "__dict__"),
 }

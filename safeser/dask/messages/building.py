@@ -16,8 +16,8 @@ from distributed.protocol.serialize import Serialized
 
 from safeser.channel import Received
 from safeser.dask.contents import opened_graph
-from safeser.dask.contents.annotations import check_beside
 from safeser.dask.contents.failures import Relayed
+from safeser.dask.contents.opened_graph import check_beside
 from safeser.dask.contents.shards import check_shards
 from safeser.dask.messages import translate
 from safeser.dask.messages.deciding import Judged, Part, is_graph

@@ -103,27 +103,19 @@ def received(
         raise PayloadError(
             "a sealed payload stands where no graph or task can", rule="sealed.place", where=where
         )
-    task = key_text(sealed.head.key) if isinstance(sealed, Call) else ""
-    digest = _digest(sealed)
+    # For the log, a task has the digest of its first definition: tasks of one function have the
+    # same one, whatever their arguments.
+    if isinstance(sealed, SealedGraph):
+        task, named = "", sealed.signed.statement.root
+    else:
+        task, named = key_text(sealed.head.key), b"".join(sealed.head.digests[:1])
     return link.signed(
         *(verified, where, row.header, row.frames),
         author=author,
         sealed=sealed,
         task=task,
-        digest=digest,
+        digest=named.hex()[:_DIGEST],
     )
-
-
-def _digest(sealed: SealedGraph | Call) -> str:
-    """Return, for the log, the start of a task's first definition's digest, or of a graph's root.
-
-    Tasks of one function have the same one, whatever their arguments.
-    """
-    if isinstance(sealed, SealedGraph):
-        named = sealed.signed.statement.root
-    else:
-        named = sealed.head.digests[0] if sealed.head.digests else b""
-    return named.hex()[:_DIGEST]
 
 
 def _graph(

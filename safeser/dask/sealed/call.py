@@ -9,9 +9,9 @@ graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from safeser.dask.sealed.definitions import digest
@@ -75,7 +75,8 @@ class Sent:
     Messages are encoded before it is known that they leave: what :meth:`frames` adds holds once
     :meth:`commit` was called, and is gone after :meth:`rollback`.
 
-    :ivar undo: functions that take back the steps since the last commit, in their order.
+    :ivar undo: what was so before each task since the last commit: the numbers, how many they were,
+        their size, and the last task.
     """
 
     def __init__(self) -> None:
@@ -88,7 +89,7 @@ class Sent:
         self._allowed: tuple[Policy | None, set[tuple[str | None, str]]] = (None, set())
         # Of the last task: the digest of its statement, and its inclusion path.
         self._last = b"", b""
-        self.undo: list[Callable[[], object]] = []
+        self.undo: list[tuple[dict[bytes, int], int, int, tuple[bytes, bytes]]] = []
 
     def allowed_under(self, policy: Policy) -> set[tuple[str | None, str]]:
         """Return whose tasks may leave in which operation, as was decided under *policy*."""
@@ -102,6 +103,7 @@ class Sent:
         """Return the frames that tell the worker of *call*."""
         if call.signed is not self._signed:
             self._signed, self._named = call.signed, digest(call.signed.packed)
+        self.undo.append((self._numbers, len(self._numbers), self._size, self._last))
         named = (self._named, *call.head.digests)
         places: list[int | None] = [self._numbers.get(key) for key in named]
         if None not in places:  # as for nearly all tasks of a graph
@@ -121,7 +123,6 @@ class Sent:
                 own += HASH_SIZE
         else:
             own = len(path)
-        self.undo.append(partial(setattr, self, "_last", before))
         self._last = self._named, path
         common = (len(path) - own) // HASH_SIZE
         return packed([call.index, path[:own], common, *call.leaf, places, added, cleared])
@@ -135,14 +136,14 @@ class Sent:
         new = sum(_weight(part) for key, part in kept.items() if key not in self._numbers)
         cleared = self._size + new > MOST_KEPT
         if cleared:
-            self.undo.append(partial(self._have, self._numbers, self._size))
-            self._have({}, 0)
+            self._numbers, self._size = {}, 0
         added: list[bytes] = []
         loose: list[bytes] = []
         numbers = {}
         for key, part in parts.items():
             if key in kept and key not in self._numbers:
-                self._add(key, _weight(part))
+                self._numbers[key] = len(self._numbers)
+                self._size += _weight(part)
                 added.append(part)
             elif key not in self._numbers:
                 loose.append(part)
@@ -150,25 +151,16 @@ class Sent:
         places = [numbers[key] for key in named]
         return [self._first_frame(call, places, len(added), cleared=cleared), *added, *loose]
 
-    def _add(self, key: bytes, size: int) -> None:
-        self.undo.append(partial(self._forget, key, size))
-        self._numbers[key] = len(self._numbers)
-        self._size += size
-
-    def _forget(self, key: bytes, size: int) -> None:
-        del self._numbers[key]
-        self._size -= size
-
-    def _have(self, numbers: dict[bytes, int], size: int) -> None:
-        self._numbers, self._size = numbers, size
-
     def commit(self) -> None:
         self.undo.clear()
 
     def rollback(self, mark: int = 0) -> None:
-        """Take back the steps after the first *mark* of :attr:`undo`."""
-        while len(self.undo) > mark:
-            self.undo.pop()()
+        """Take back all tasks after the first *mark* of :attr:`undo`."""
+        if len(self.undo) > mark:
+            self._numbers, count, self._size, self._last = self.undo[mark]
+            while len(self._numbers) > count:
+                self._numbers.popitem()
+            del self.undo[mark:]
 
 
 class Kept:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from dask._task_spec import Dict, List, Set, Tuple
 
-from safeser.dask.contents.annotations import is_sendable
+from safeser.dask.contents.opened_graph import is_sendable
 from safeser.dask.wire.packer import packed
 from safeser.errors import PayloadError
 

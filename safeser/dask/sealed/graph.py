@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from types import MappingProxyType
@@ -23,12 +23,12 @@ from dask._task_spec import Alias, DataNode, GraphNode, convert_legacy_graph
 from distributed.protocol.serialize import Serialized
 from distributed.shuffle._core import ShuffleSpec
 
-from safeser.dask.contents.annotations import check_annotation
+from safeser.dask.contents.opened_graph import check_plain
 from safeser.dask.contents.shuffle_plans import read_plan
 from safeser.dask.sealed.definitions import DIGEST_SIZE, NO_DIGEST, Definitions, digest
-from safeser.dask.sealed.form import is_key, key_elements, key_form, same_key
+from safeser.dask.sealed.form import is_key, key_elements
 from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
-from safeser.dask.sealed.opening import open_task
+from safeser.dask.sealed.opening import open_task, under
 from safeser.dask.sealed.renewal import Current
 from safeser.dask.sealed.statement import (
     GRAPH_ID_SIZE,
@@ -185,20 +185,10 @@ def _leaves(
     for key, node in tasks.items():
         actor = actors is True or key in named
         try:
-            leaves[key] = writer.write(key, _named_node(key, node), actor=actor)
+            leaves[key] = writer.write(key, under(key, node), actor=actor)
         except PayloadError as error:
             raise unwritable(key, error) from error.__cause__
     return leaves
-
-
-def _named_node(key: Any, node: GraphNode) -> GraphNode:
-    """Return *node* by the name that its graph has for it; aliases may have another one."""
-    named = node.key is key or (
-        node.key is not None and same_key(key_form(node.key), key_form(key))
-    )
-    if named:
-        return node
-    return Alias(key, node.target) if type(node) is Alias else node.substitute({}, key=key)
 
 
 def is_sealed(graph: Any) -> bool:
@@ -238,7 +228,7 @@ def _grouped(annotations: Mapping[str, Mapping[Any, Any]], leaves: Mapping[Any, 
         for key, value in of.items():
             if key in places:
                 if (name, id(value)) not in groups:
-                    check_annotation(name, value)
+                    check_plain(value)
                     groups[name, id(value)] = as_sent(value), []
                 groups[name, id(value)][1].append(places[key])
     return [[name, value, indexes] for (name, _), (value, indexes) in groups.items()]
@@ -281,11 +271,19 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> S
     parsed = _heads(_leaf_parts(both[0], tree.size), tree.size, limits)
     parts = (map(bytes, _leaf_parts(each, tree.size)) for each in both)
     leaves = tuple(starmap(Leaf, zip(*parts, strict=True)))
-    # 3. Definitions, by the digests that heads name.
+    # 3. Definitions, by the digests that heads name; copied once all are known to be such.
     named = {each for head in parsed for each in head.digests}
-    definitions = _definitions(lists[2], named)
+    wrong = "a definition is missing, or no task has it"
+    found = {digest(each): each for each in byte_strings(lists[2], len(named), wrong)}
+    if found.keys() != named:
+        raise malformed_graph(wrong)
+    definitions = {name: bytes(each) for name, each in found.items()}
     # 4. What nothing vouches for.
-    canonical = _canonical(definitions, lists[3])
+    wrong = "its canonical digests"
+    words = map(bytes, byte_strings(lists[3], len(definitions), wrong))
+    canonical = dict(zip(definitions, words, strict=True))
+    if any(word != NO_DIGEST and len(word) != DIGEST_SIZE for word in canonical.values()):
+        raise malformed_graph(wrong)
     annotations = Reader(limits).read(lists[4])
     if type(annotations) is not tuple:
         raise malformed_graph("its lists")
@@ -294,7 +292,7 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> S
         parsed,
         leaves,
         definitions,
-        canonical,
+        {each: word for each, word in canonical.items() if word},
         _annotations(annotations, parsed, limits),
         tree,
         {place: plan for place, head in enumerate(parsed) if (plan := barrier_plan(head, limits))},
@@ -343,28 +341,6 @@ class _Lists:
 
 def _leaf_parts(data: memoryview, count: int) -> Iterator[memoryview]:
     return byte_strings(data, count, "its leaves are another number of tasks than was signed")
-
-
-def _definitions(data: memoryview, named: Set[bytes]) -> dict[bytes, bytes]:
-    """Return the definitions in *data* under their digests, which are those that heads have named.
-
-    They are copied once all of them are known to be such.
-    """
-    wrong = "a definition is missing, or no task has it"
-    found = {digest(each): each for each in byte_strings(data, len(named), wrong)}
-    if found.keys() != named:
-        raise malformed_graph(wrong)
-    return {name: bytes(each) for name, each in found.items()}
-
-
-def _canonical(digests: Collection[bytes], data: memoryview) -> dict[bytes, bytes]:
-    """Return the canonical digests that the author states in *data*, by definition."""
-    wrong = "its canonical digests"
-    words = map(bytes, byte_strings(data, len(digests), wrong))
-    found = dict(zip(digests, words, strict=True))
-    if any(word != NO_DIGEST and len(word) != DIGEST_SIZE for word in found.values()):
-        raise malformed_graph(wrong)
-    return {each: word for each, word in found.items() if word}
 
 
 def _heads(packed: Iterable[Buffer], count: int, limits: Limits) -> tuple[Head, ...]:

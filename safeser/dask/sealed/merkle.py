@@ -16,11 +16,6 @@ __all__ = ["HASH_SIZE", "Inclusion", "MerkleTree", "leaf_hash", "longest_path"]
 #: Bytes of a hash: SHA-256.
 HASH_SIZE = 32
 
-#: Leaves of one block, as a power of two. Tasks are sent in their order, or nearly: the paths of a
-#: block end alike and are made together, and so many blocks are remembered.
-_BLOCK = 4
-_BLOCKS = 8
-
 _LEAF, _NODE = b"\x00", b"\x01"
 
 #: A node on a path: its place from the left, that of the last node of its level, and its hash.
@@ -45,14 +40,12 @@ class MerkleTree:
     A node without a sibling is carried up as it is, which gives RFC 9162's tree level by level.
     """
 
-    __slots__ = ("_levels", "_paths", "size")
+    __slots__ = ("_levels", "size")
 
     def __init__(self, leaves: Iterable[bytes]) -> None:
         level = list(leaves)
         self.size = len(level)
         self._levels = [level]
-        # The paths of the last blocks of neighbours of which one was asked for.
-        self._paths: dict[int, list[bytes]] = {}
         while len(level) > 1:
             above = [_node_hash(level[at], level[at + 1]) for at in range(0, len(level) - 1, 2)]
             if len(level) % 2:
@@ -68,34 +61,12 @@ class MerkleTree:
         """Return the inclusion path of leaf *index*, its hashes one after the other."""
         if not 0 <= index < self.size:
             raise ValueError("no such leaf")
-        block = index >> _BLOCK
-        paths = self._paths.get(block)
-        if paths is None:
-            if len(self._paths) >= _BLOCKS:
-                del self._paths[next(iter(self._paths))]
-            paths = self._paths[block] = self._of_block(block)
-        return paths[index - (block << _BLOCK)]
-
-    def _of_block(self, block: int) -> list[bytes]:
-        """Return the paths of all leaves of *block*, made from their common end downwards."""
-        below, above = self._levels[:-1][:_BLOCK], self._levels[_BLOCK:-1]
-        paths = [self._end(block, above)] * (1 << _BLOCK - len(below))
-        for height in reversed(range(len(below))):
-            level, first = below[height], block << _BLOCK - height
-            siblings = level[first : first + 2 * len(paths)]
-            siblings += [b""] * (2 * len(paths) - len(siblings))
-            paths = [siblings[at ^ 1] + paths[at >> 1] for at in range(len(siblings))]
-        return paths
-
-    @staticmethod
-    def _end(place: int, levels: Iterable[list[bytes]]) -> bytes:
-        """Return the hashes beside the way from *place* up through *levels*."""
         found = []
-        for level in levels:
-            sibling = place ^ 1
+        for level in self._levels[:-1]:
+            sibling = index ^ 1
             if sibling < len(level):
                 found.append(level[sibling])
-            place >>= 1
+            index >>= 1
         return b"".join(found)
 
 

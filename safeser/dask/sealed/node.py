@@ -202,8 +202,9 @@ class VerifiedTask(Task):  # type: ignore[misc]  # as above
         return bool(self._call.head.flags & PRODUCER)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # To a process of this worker's own executor: what runs there was verified here.
-        return _opened, (self.open(),)
+        # To a process of this worker's own executor: what runs there was verified here. Pickle lets
+        # no object say that it is made as one of another class.
+        return same, (self.open(),)
 
     def __sizeof__(self) -> int:
         return self._call.nbytes
@@ -219,11 +220,6 @@ class VerifiedTask(Task):  # type: ignore[misc]  # as above
 def same(value: Any) -> Any:
     """Return *value*: what a task calls that is another name, or that gives scattered data."""
     return value
-
-
-def _opened(node: GraphNode) -> GraphNode:
-    """Return *node*: pickle lets no object say that it is made as one of another class."""
-    return node
 
 
 def _load(definition: bytes) -> Any:

@@ -15,7 +15,7 @@ from safeser.dask.sealed import form
 from safeser.dask.wire.reader import check_hashes
 from safeser.errors import PayloadError
 
-__all__ = ["malformed_task", "open_task"]
+__all__ = ["malformed_task", "open_task", "under"]
 
 
 def open_task(
@@ -38,12 +38,21 @@ def open_task(
         raise malformed_task("its tree") from None
     if not isinstance(node, GraphNode):
         raise malformed_task("it is no task")
-    if node.key is None or not form.same_key(form.key_form(node.key), key):
-        node = Alias(key, node.target) if type(node) is Alias else node.substitute({}, key=key)
+    node = under(key, node)
     needed = map(form.key_form, node.dependencies)
     if {*map(form.spelling, needed)} != {*map(form.spelling, dependencies)}:
         raise malformed_task("its dependencies are others")
     return node
+
+
+def under(key: Any, node: GraphNode) -> GraphNode:
+    """Return *node* by the name *key* that its graph has for it; it may have another one."""
+    named = node.key is key or (
+        node.key is not None and form.same_key(form.key_form(node.key), form.key_form(key))
+    )
+    if named:
+        return node
+    return Alias(key, node.target) if type(node) is Alias else node.substitute({}, key=key)
 
 
 class _MalformedError(Exception):

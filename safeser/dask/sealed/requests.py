@@ -86,7 +86,10 @@ def signed(
     :param rows: of the request, and of what is inside it at which field.
     """
     for at, row in rows:
-        if row.name not in _SIGNED or not _is_sealed(link, row):
+        if row.name not in _SIGNED:
+            continue
+        context = link.outbound(row.kind, row.name)
+        if link.policy.grant(context, sealing=True).submission != SEALED:
             continue
         body = message[at] if at else message
         found = dict(_pickles(row, body))
@@ -104,11 +107,6 @@ def _pickles(row: Operation, body: Any) -> Iterator[tuple[str, bytes]]:
         for _, data in select(body, path) if kind is Encoding.RAW else ():
             if type(data) is bytes:
                 yield path, data
-
-
-def _is_sealed(link: Link, row: Operation) -> bool:
-    context = link.outbound(row.kind, row.name)
-    return link.policy.grant(context, sealing=True).submission == SEALED
 
 
 # -- where they leave -----------------------------------------------------------------------------

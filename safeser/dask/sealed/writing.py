@@ -64,9 +64,6 @@ _IMMUTABLE = frozenset({tuple, frozenset, partial, MethodType, FunctionType})
 #: Packages of whose objects nothing is looked at inside.
 _WHOLE = frozenset({"builtins", "types", "numpy", "pandas", "pyarrow", "scipy", "polars", "torch"})
 
-#: The tree of the first definition of a task.
-_FIRST = (form.DEFINITION, 0)
-
 
 class Leaf(NamedTuple):
     """One task in the bytes that are signed."""
@@ -129,8 +126,6 @@ class TaskWriter:
         :param actor: whether what it returns is to be an actor.
         :raises PayloadError: if something in it cannot be pickled.
         """
-        if not actor and _calls_with_scalars(key, node, self._most, self._spelled[0]):
-            return self._of_scalars(key, node)
         definitions, pack = self._definitions, self.pack
         inputs = [(form.key_form(self._names.get(key, key)), key) for key in node.dependencies]
         written = _Task(inputs, definitions, self._most, *self._spelled)
@@ -148,19 +143,6 @@ class TaskWriter:
             require_own_plan(form.key_form(key), node.spec)
             head.append(write_plan(node.spec, self._limits))
         return Leaf(pack(head), tree)
-
-    def _of_scalars(self, key: Any, node: Task) -> Leaf:
-        """Return the leaf of a task that calls a function with scalars alone.
-
-        Gives the same bytes as the general way. Nearly all tasks of ``map`` qualify.
-        """
-        definitions, pack, named = self._definitions, self.pack, form.key_form(key)
-        digest = definitions.add(node.func)
-        definitions.name((digest,))
-        producer = bool(node.data_producer)
-        flags = COROUTINE * definitions.is_coroutine(node) | PRODUCER * producer
-        tree = [form.TASK, named, producer, _FIRST, node.args, ()]
-        return Leaf(pack([named, (), flags, digest]), pack(tree))
 
 
 class _NoTreeError(Exception):
@@ -346,25 +328,10 @@ def _is_spelled(obj: Any, kind: type, most: int) -> bool:
     return any(issubclass(each, GraphNode | TaskRef) for each in by_id.values())
 
 
-def _calls_with_scalars(key: Any, node: GraphNode, most: int, longest: int) -> bool:
-    """Tell whether *node* calls a function with scalars alone, fewer than *most* and short ones."""
-    return (
-        type(node) is Task
-        and key is node.key  # the tree then spells the same key as the head
-        and not node.kwargs
-        and not node.dependencies
-        and len(node.args) < most
-        and all(map(_is_scalar, node.args))
-        and all(type(each) not in _TEXTS or len(each) <= longest for each in node.args)
-    )
-
-
 def _is_plain(value: Any) -> bool:
-    return all(map(_is_plain, value)) if type(value) is tuple else _is_scalar(value)
-
-
-def _is_scalar(value: Any) -> bool:
     kind = type(value)
+    if kind is tuple:
+        return all(map(_is_plain, value))
     return kind in form.SCALARS and form.fits(value, kind)
 
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from safeser import pickles
 from safeser.dask.contents.unreadable import malformed, unreadable
-from safeser.dask.stock import arrays, packing, sparse
+from safeser.dask.stock import arrays, sparse, wire
 from safeser.dask.wire.reader import Reader
 from safeser.errors import PayloadError
 from safeser.families import plain
@@ -41,7 +41,7 @@ class Translator:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._opened = packing.Room(limits)
+        self._opened = wire.Room(limits)
 
     def outermost(self, header: Header, frames: Sequence[Any]) -> Made:
         """Return safeser's header and frames for a payload as it came over the wire.
@@ -54,8 +54,8 @@ class Translator:
 
     def plain_frames(self, header: Mapping[str, Any], frames: Sequence[Any]) -> list[Any]:
         """Return *frames* as their sender made them: decompressed, and joined where it cut them."""
-        opened = packing.decompressed(header.get("compression"), frames, self._opened)
-        return packing.joined(header, opened, self._limits)
+        opened = wire.decompressed(header.get("compression"), frames, self._opened)
+        return wire.joined(header, opened, self._limits)
 
     def value(self, header: Any, frames: list[Any]) -> Made:
         """Return safeser's header and frames for one value, which may hold others."""
@@ -91,10 +91,13 @@ class Translator:
         keys: list[Any] = []
         at = 0
         for inner, length in zip(headers, lengths, strict=True):
+            bare = inner
             if kind == "dict":
-                inner, key = _keyed(inner)  # noqa: PLW2901 - the key is the parent's
-                keys.append(key)
-            made.append(self.value(inner, frames[at : at + length]))
+                if not isinstance(inner, dict) or "key" not in inner:
+                    malformed("an element of a dictionary has no key")
+                bare = dict(inner)
+                keys.append(bare.pop("key"))
+            made.append(self.value(bare, frames[at : at + length]))
             at += length
         if kind == "dict":
             made.insert(0, self._packed(tuple(keys)))
@@ -161,13 +164,6 @@ def name_of(pickled: bytes) -> str | None:
 @lru_cache(maxsize=256)
 def _name_of(pickled: bytes) -> str | None:
     return pickles.global_of(pickled)
-
-
-def _keyed(header: Any) -> tuple[Any, Any]:
-    if not isinstance(header, dict) or "key" not in header:
-        malformed("an element of a dictionary has no key")
-    bare = dict(header)
-    return bare, bare.pop("key")
 
 
 def _pickle(header: Header, frames: list[Any]) -> Made:

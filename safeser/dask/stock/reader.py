@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from safeser.channel import Unreadable
+from safeser.dask.contents.unreadable import malformed
 from safeser.dask.stock.headers import NoExtensions, Translator
 from safeser.dask.wire.codec import PayloadRow
 from safeser.dask.wire.reader import MARKERS, Reference
@@ -99,7 +100,8 @@ class Stock:
         except SafeserError as error:
             return self._unreadable(error, eager=eager)
         except RecursionError:
-            return self._unreadable(_malformed("it is nested too deep"), eager=eager)
+            deep = PayloadError("a value is nested too deep", rule="stock.header")
+            return self._unreadable(deep, eager=eager)
         return self.add(header, frames, eager=eager)
 
     def _unreadable(self, error: SafeserError, *, eager: bool) -> Reference:
@@ -117,7 +119,7 @@ class Stock:
         header, frames = self._taken(offset)
         data = header.get("pickled-obj")
         if type(data) is not bytes:
-            raise _malformed("it holds no pickle")
+            malformed("it holds no pickle")
         plain = self._translator.plain_frames(header, frames)
         return {"serializer": "pickle", "writeable": [True] * len(plain)}, [data, *plain]
 
@@ -127,18 +129,18 @@ class Stock:
         Frames that nothing names are left alone: Dask leaves some behind when it begins anew.
         """
         if offset >= len(self._frames):
-            raise _malformed("its header is missing")
+            malformed("its header is missing")
         # Also where nothing comes of it: three bytes would have it read again and again.
         self._take(offset, offset + 1)
         packed = self._frames[offset]
         if packed.nbytes > _MAX_HEADER:
-            raise _malformed("its header is too large")
+            malformed("its header is too large")
         reader = _Structure(self._limits, self._reader.left)
         header = reader.read(packed)
         self._reader.left = reader.left
         count = header.get("num-sub-frames") if isinstance(header, dict) else None
         if type(count) is not int or not 0 <= count < len(self._frames) - offset:
-            raise _malformed("it claims frames that are missing")
+            malformed("it claims frames that are missing")
         self._take(offset + 1, offset + 1 + count)
         assert isinstance(header, dict)
         del header["num-sub-frames"]
@@ -147,9 +149,5 @@ class Stock:
     def _take(self, start: int, stop: int) -> None:
         """Take the frames of one value, each of which belongs to no other."""
         if self._used.find(1, start, stop) >= 0:
-            raise _malformed("its frames belong to another value")
+            malformed("its frames belong to another value")
         self._used[start:stop] = b"\x01" * (stop - start)
-
-
-def _malformed(problem: str) -> PayloadError:
-    return PayloadError(f"a value of stock Dask is malformed: {problem}", rule="stock.header")

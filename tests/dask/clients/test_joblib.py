@@ -108,9 +108,10 @@ def test_other_releases_are_left_as_they_are(monkeypatch):
     assert joblib_calls._backend.__wrapped__() is older
 
 
-def test_joblib_finds_it_under_its_usual_name():
+def test_joblib_finds_it_under_its_usual_name(monkeypatch):
     joblib_calls.register_backend()
-    assert parallel.BACKENDS["dask"] is joblib_calls._made
+    monkeypatch.setattr(joblib_calls, "_backend", lambda: dict)
+    assert parallel.BACKENDS["dask"](a=1) == {"a": 1}
 
 
 def test_a_backend_of_joblib_that_is_there_already_ends_calls_too(monkeypatch):
@@ -118,6 +119,7 @@ def test_a_backend_of_joblib_that_is_there_already_ends_calls_too(monkeypatch):
     stock = type("Stock", (), {"submit": None, "_collect": None})
     monkeypatch.setattr(_dask, "DaskDistributedBackend", stock)
     made = stock()
+    monkeypatch.setattr(joblib_calls, "_backend", joblib_calls._backend.__wrapped__)
     joblib_calls.register_backend.__wrapped__()
     assert made.submit.__func__ is joblib_calls._submit
     assert made._collect.__func__ is joblib_calls._collect

@@ -25,10 +25,8 @@ from dask.tokenize import tokenize
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeser.dask.sealed import writing
-from safeser.dask.sealed.definitions import Definitions
 from safeser.dask.sealed.node import VerifiedTask, nodes
-from safeser.dask.sealed.writing import TaskWriter, _is_spelled
+from safeser.dask.sealed.writing import _is_spelled
 from safeser.errors import ConfigError, PayloadError
 from safeser.gate.key_pairs import PrivateKey
 from safeser.gate.values import Limits
@@ -338,20 +336,6 @@ def test_a_long_container_is_spelled_where_a_task_is_in_it_of_whatever_classes(k
         held = [*items, *more]
         made = dict(enumerate(held)) if kind is dict else kind(held)
         assert _is_spelled(made, kind, 64) is expected
-
-
-@pytest.mark.parametrize("actor", [False, True])
-@pytest.mark.parametrize("key", ["a", ("a", 1, (2.5, b"x"))])
-@pytest.mark.parametrize("args", [(), (1, -2.5, None, True, "ü", b"x"), (1 << 64,), ("\ud800",)])
-def test_scalars_are_written_as_all_arguments_are(monkeypatch, key, args, actor):
-    def written():
-        definitions = Definitions()
-        leaf = TaskWriter(definitions, Limits()).write(key, Task(key, len, *args), actor=actor)
-        return leaf, definitions.by_digest
-
-    short = written()
-    monkeypatch.setattr(writing, "_calls_with_scalars", lambda *_: False)
-    assert written() == short
 
 
 def test_a_member_of_a_set_that_is_an_argument_too_is_one_object(reopened):

@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 from distributed.protocol import dumps
 
 from safeser.channel import OpenLink
-from safeser.dask.stock.conversation import GuardedConversation
+from safeser.dask.stock.comm import GuardedConversation
 from safeser.policy import Policy
 from tests.conftest import Witness
 from tests.processes import DASK, Folder, address_in, base_environment, until

@@ -9,7 +9,7 @@ import zlib
 import msgpack
 import pytest
 
-from safeser.dask.stock import headers, packing, reader
+from safeser.dask.stock import headers, reader, wire
 from safeser.dask.stock.comm import GuardedComm
 from safeser.errors import PayloadError
 from safeser.gate.values import Limits
@@ -29,23 +29,23 @@ from tests.refusal import refusal
     ids=["large", "cut", "more", "garbage"],
 )
 def test_what_is_opened_in_vain_takes_room_too(bomb, monkeypatch):
-    room = packing.Room(Limits(max_bytes=2000, max_array=1000))
+    room = wire.Room(Limits(max_bytes=2000, max_array=1000))
     for _ in range(4):
         with pytest.raises(PayloadError):
-            packing.decompressed(("zlib",), [memoryview(bomb)], room)
+            wire.decompressed(("zlib",), [memoryview(bomb)], room)
     assert room.for_one <= 0
-    monkeypatch.setattr(packing.zlib, "decompressobj", pytest.fail)  # nothing more is opened
+    monkeypatch.setattr(wire.zlib, "decompressobj", pytest.fail)  # nothing more is opened
     with pytest.raises(PayloadError):
-        packing.decompressed(("zlib",), [memoryview(bomb)], room)
+        wire.decompressed(("zlib",), [memoryview(bomb)], room)
 
 
 def test_a_frame_may_become_as_large_as_there_is_room():
-    room = packing.Room(Limits(max_bytes=2000, max_array=1000))
+    room = wire.Room(Limits(max_bytes=2000, max_array=1000))
     for _ in range(2):
-        [whole] = packing.decompressed(("zlib",), [memoryview(zlib.compress(bytes(1000)))], room)
+        [whole] = wire.decompressed(("zlib",), [memoryview(zlib.compress(bytes(1000)))], room)
         assert len(whole) == 1000
     with pytest.raises(PayloadError, match="max_bytes"):
-        packing.decompressed(("zlib",), [memoryview(zlib.compress(b"x"))], room)
+        wire.decompressed(("zlib",), [memoryview(zlib.compress(b"x"))], room)
 
 
 @pytest.mark.parametrize(("frames", "elsewhere"), [(1, False), (2, True)])

@@ -13,7 +13,7 @@ import zstandard
 from distributed.protocol.serialize import Serialized, serialize_and_split
 
 from safeser import pickles
-from safeser.dask.stock import packing
+from safeser.dask.stock import wire
 from safeser.dask.stock.client import _is_unguarded
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.families import compression
@@ -96,10 +96,10 @@ def test_zstandard_says_its_size(monkeypatch):
     unsaid = zstandard.ZstdCompressor(write_content_size=False).compress(b"x")
     for body, message in ((huge, "over max_array"), (unsaid, "do not say"), (b"x", "how large")):
         with pytest.raises(PayloadError, match=message):
-            packing.decompressed(("zstd",), [memoryview(body)], packing.Room(Limits()))
+            wire.decompressed(("zstd",), [memoryview(body)], wire.Room(Limits()))
     monkeypatch.setitem(sys.modules, "zstandard", None)
     with pytest.raises(PayloadError):
-        packing.decompressed(("zstd",), [memoryview(huge)], packing.Room(Limits()))
+        wire.decompressed(("zstd",), [memoryview(huge)], wire.Room(Limits()))
 
 
 # -- pickles that are read and never loaded --------------------------------------------------------

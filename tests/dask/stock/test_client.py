@@ -13,9 +13,8 @@ from safeser.audit import AuditKey, AuditLog
 from safeser.dask.client import Client
 from safeser.dask.security import Security
 from safeser.dask.stock import client as guarded
-from safeser.dask.stock import settings
+from safeser.dask.stock.client import guarded_security
 from safeser.dask.stock.comm import Guard, GuardedBackend
-from safeser.dask.stock.settings import guarded_security
 from safeser.errors import ConfigError
 from safeser.identities import make_identities
 from tests.dask.test_client import Unconnected
@@ -38,7 +37,7 @@ contexts:
 
 @pytest.fixture(autouse=True)
 def no_logs(monkeypatch):
-    monkeypatch.setattr(settings, "_logs", {})
+    monkeypatch.setattr(guarded, "_logs", {})
     with dask.config.set({"safeser": {}}):
         yield
 
