@@ -38,24 +38,6 @@ from safeser.gate.values import (
     Kind,
 )
 
-__all__ = [
-    "ANYWHERE",
-    "ANY_TRANSPORT",
-    "COMPUTE",
-    "RENEW",
-    "STEPS",
-    "SUBMIT",
-    "SUBMITTING",
-    "UNLISTED",
-    "Hop",
-    "Query",
-    "Row",
-    "Steps",
-    "Table",
-    "first_denial",
-    "masks",
-]
-
 #: The operation that hands a graph to the scheduler, which unpickles it: ``submission`` gates it.
 SUBMIT = "update-graph"
 
