@@ -279,7 +279,7 @@ class Table:
         """Answer whether the operation alone may pass, whatever the message carries."""
         if type(context) is not Context:
             return _DENY_MALFORMED
-        steps = (_judge_date, _judge_operation)
+        steps = (_judge_date, _judge_operation, _judge_floors)
         return self._judge(
             self._query(context, "msgpack", False, None), steps, "the operation is granted"
         )

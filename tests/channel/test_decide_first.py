@@ -224,7 +224,8 @@ def test_a_payload_of_another_message_or_session_is_not_admitted(arrival):
 
 WRONG = """
 from safeser.channel import Link, Received
-from safeser.gate import Prelude, Verified
+from safeser.gate.format import Prelude
+from safeser.gate.session import Verified
 from safeser.gate.values import Context, Payload
 
 def unverified(link: Link, sealed: Prelude, context: Context) -> None:

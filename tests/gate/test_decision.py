@@ -103,7 +103,9 @@ def test_no_table_permits_what_the_floors_forbid(
         if author not in (None, context.sender, *known):
             assert family in HARMLESS
     # An operation that is not granted carries nothing at all.
-    assert table.permits_operation(context).permitted or not decision.permitted
+    granted = table.permits_operation(context).permitted
+    assert granted or not decision.permitted
+    assert not (granted and stranger and context.operation in SUBMITTING)
 
 
 @given(TABLES, asked(), st.booleans())

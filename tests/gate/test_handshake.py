@@ -19,6 +19,7 @@ from safeser.gate.handshake import PREAMBLE, OtherVersion
 from safeser.gate.key_pairs import PublicKey
 from safeser.gate.noise import HandshakeRefused, HandshakeState
 from safeser.identity import KeyState, Roster, RosterEntry
+from tests.refusal import refusal
 
 OPAQUE = str(AuthenticationError("the peer could not be authenticated"))
 
@@ -286,10 +287,11 @@ def test_a_library_that_meets_a_low_order_point_is_one_more_refusal(world, monke
 
 
 def test_settings_are_refused_before_anybody_connects(world):
-    for wrong in ({"policy": ("p", -1, "0" * 64)}, {"expected_peer": "alice"}):
-        with pytest.raises(ConfigError):
-            world.responder(**wrong)
-    with pytest.raises(ConfigError):
+    with refusal(ConfigError, "config.revision"):
+        world.responder(policy=("p", -1, "0" * 64))
+    with refusal(ConfigError, "config.handshake"):
+        world.responder(expected_peer="alice")
+    with refusal(ConfigError, "config.principal"):
         world.initiator(expected_peer="no name\n")
 
 

@@ -228,7 +228,7 @@ def test_a_close_message_ends_both_sides_and_comes_once(world):
     wire = world.sealed(a, b"h", [])
     last = a.closing()
     world.read(b, wire)
-    with pytest.raises(SessionClosed):
+    with refusal(SessionClosed, "envelope.closed"):
         world.read(b, last)
     for session in (a, b):
         assert session.ended
