@@ -167,7 +167,7 @@ class Table:
         self.principals = frozenset(principals) - {UNKNOWN, ANY_AUTHOR, None}
         self.rows = tuple(rows)
         self._families = _FAMILIES | self.own
-        self._operations = operations - {UNLISTED}
+        self._operations = operations
         self._advise = advise
         self._senders = masks([row.senders for row in rows])
         self._recipients = masks([row.recipients for row in rows])
