@@ -13,9 +13,10 @@ from pathlib import Path
 
 from examples.demo.errors import StepFailed
 from safeser.audit import AuditKey, Report, verify
-from safeser.audit.chain import ZERO, Head, file_keys, step
 from safeser.audit.files import head_name
+from safeser.audit.key import file_keys
 from safeser.audit.record import line, split
+from safeser.gate.chain import ZERO, Head, step
 
 __all__ = ["FORGERIES", "Forgery", "largest_log", "try_forgery"]
 

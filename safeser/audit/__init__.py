@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from safeser.audit.key import AuditKey
 from safeser.audit.log import AuditLog
-from safeser.audit.record import Record, SessionFacts
+from safeser.audit.record import Record
 from safeser.audit.upkeep.settings import AuditFiles
+from safeser.gate.event import SessionFacts
 
 if TYPE_CHECKING:
     from safeser.audit.query import read, render

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Generic, NamedTuple, NoReturn, TypeVar
 
-from safeser.audit.chain import ZERO, Head, Keys, chained
 from safeser.audit.compressed import Read, plain
 from safeser.audit.files import Directory, Handle, failed, head_name
-from safeser.audit.record import encode
 from safeser.errors import AuditError
+from safeser.gate.chain import ZERO, Head, Keys
+from safeser.gate.event import encode
 
 __all__ = ["ChainFile", "new_file"]
 
@@ -134,8 +134,7 @@ class ChainFile(Generic[State]):
             else:
                 record["seq"] = count
                 bodies.append(encode(record))
-        data, mac = chained(now.keys.chain, end.mac, end.count, bodies)
-        return data, Head(end.file, end.count + len(bodies), mac, end.size + len(data))
+        return end.append(now.keys.chain, bodies)
 
     def _cover(self, position: _Position[State]) -> None:
         """Write the head that covers the file up to *position*, and sync what must be synced."""

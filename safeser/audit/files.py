@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection
 from contextlib import closing
 from typing import NoReturn
 
-from safeser.audit.chain import HEAD_SIZE
 from safeser.errors import AuditError
+from safeser.gate.chain import HEAD_SIZE
 
 #: What stands behind the name of a log file that is compressed.
 COMPRESSED = ".gz"

@@ -13,21 +13,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from safeser.audit.chain import (
-    HEAD_SIZE,
-    ZERO,
-    Head,
-    Keys,
-    extends,
-    forget_keys,
-    index_keys,
-    key_after,
-)
 from safeser.audit.chain_file import ChainFile
 from safeser.audit.files import Directory, Handle, failed, head_name, is_log
-from safeser.audit.key import UNBOUND, AuditKey, KeyFile
-from safeser.audit.record import MAX_LINE, Record, begins_like_a_line, parse
+from safeser.audit.key import UNBOUND, AuditKey, KeyFile, index_keys, key_after
+from safeser.audit.record import MAX_LINE, Record, begins_like_a_line, extends, parse
 from safeser.errors import AuditError, ConfigError
+from safeser.gate.chain import HEAD_SIZE, ZERO, Head, Keys, forget_keys
 
 __all__ = [
     "INDEX",

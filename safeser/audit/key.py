@@ -6,17 +6,21 @@ command line.
 
 from __future__ import annotations
 
+import hmac
 import os
 import re
 import secrets
+import struct
 from pathlib import Path
 from typing import Final, NoReturn, TypeAlias
 
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
 from safeser.errors import ConfigError
+from safeser.gate.chain import Keys, mac_of, pae
 from safeser.identity.files import load
 from safeser.identity.paths import Unfit
-
-__all__ = ["UNBOUND", "AuditKey", "KeyFile", "KeySource", "resolve", "source"]
 
 _LINE = re.compile(rb"safeser-audit-key-v1 ([0-9a-f]{64})\n\Z")
 _MOVING = re.compile(rb"safeser-audit-key-v2 ([0-9a-f]{32}) ([0-9]{16}) ([0-9a-f]{64})\n\Z")
@@ -189,3 +193,54 @@ def _refused(path: str | os.PathLike[str], why: str, *, fix: str = "") -> Config
     return ConfigError(
         f"the audit key file {why}", rule="config.audit-key", where=str(Path(path)), fix=fix
     )
+
+
+# --- what is derived from it ----------------------------------------------------------------------
+
+_MOVE = pae(b"safeser audit v1", b"move")
+
+
+def file_keys(key: AuditKey, *, directory: str, file: str) -> Keys:
+    """Return the keys of the log file *file* of the directory whose id is *directory*.
+
+    Both ids are in the derivation, so a file that is copied into another directory of the same
+    owner, or takes the place of another file, does not verify there.
+    """
+    return Keys(
+        _derive(key, b"file chain", directory, file), _derive(key, b"file head", directory, file)
+    )
+
+
+def index_keys(key: AuditKey, *, directory: str) -> Keys:
+    """Return the keys of a directory's index."""
+    return Keys(_derive(key, b"index chain", directory), _derive(key, b"index head", directory))
+
+
+def registry_tag(
+    key: AuditKey, *, directory: str, first: int, count: int, digest: bytes, time: int
+) -> bytes:
+    """Return what vouches for entries of an index under *key*, which made none of them.
+
+    :param first: number of the first entry, and *count* that of the one after the last.
+    :param digest: of these entries.
+    :param time: of the record that states all this.
+    """
+    numbers = struct.pack("<QQQ", first, count, time)
+    return mac_of(_derive(key, b"index registry", directory), pae(numbers, digest))
+
+
+def key_after(key: AuditKey, moves: int = 1) -> AuditKey:
+    """Return what *key* is after so many moves. From there no key before can be computed.
+
+    The forward security of Bellare and Yee (2003) and Schneier and Kelsey (1999), with a key for
+    each file and not for each record: ``k_(i+1) = HMAC-SHA256(k_i, PAE(version, "move"))``.
+    """
+    secret = key.secret
+    for _ in range(moves):
+        secret = hmac.digest(secret, _MOVE, "sha256")
+    return AuditKey(secret, key.moves + moves)
+
+
+def _derive(key: AuditKey, purpose: bytes, *ids: str) -> bytes:
+    info = pae(b"safeser audit v1", purpose, *(each.encode("ascii") for each in ids))
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(key.secret)

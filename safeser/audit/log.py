@@ -17,7 +17,6 @@ from safeser.audit.chain_file import ChainFile
 from safeser.audit.files import Directory
 from safeser.audit.key import KeySource
 from safeser.audit.outputs.activity import Activity, Seen, see
-from safeser.audit.record import Field
 from safeser.audit.state import PolicyName, State, checked_policy
 from safeser.audit.tally import note_refusal
 from safeser.audit.upkeep.settings import AuditFiles
@@ -25,11 +24,12 @@ from safeser.audit.writing.log_files import Durability, LogFiles
 from safeser.audit.writing.open_logs import OPEN
 from safeser.audit.writing.waiting import Waiting, is_of_disk
 from safeser.errors import AuditError
+from safeser.gate.event import Field
 from safeser.gate.values import AuditFailure
 
 if TYPE_CHECKING:
-    from safeser.audit.chain import Head
     from safeser.audit.outputs.feed import Outputs
+    from safeser.gate.chain import Head
 
 __all__ = ["AuditLog", "Durability", "PolicyName"]
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from safeser.audit.record import Field, Parts, Record, SessionFacts
+from safeser.audit.record import Parts, Record
 from safeser.audit.record import parts as record_parts
 from safeser.errors import AuditError
+from safeser.gate.event import Field, SessionFacts
 
 #: The version of a file, in its first record. In version 1 each record had all of its fields.
 VERSION: Final = 2

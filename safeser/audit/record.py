@@ -10,65 +10,33 @@ import hashlib
 import json
 import re
 from binascii import unhexlify
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeAlias
 
 from safeser.errors import AuditError
+from safeser.gate.chain import Head, Keys, step
+from safeser.gate.event import MAX_BODY, MAX_INT
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SessionFacts:
-    """What every record of one session says alike: its peer's key and address, its suite.
-
-    :param id: the start of the session's id, which both ends know.
-    :param fields: further fields; those of an event come before them.
-    """
-
-    id: str
-    fields: Mapping[str, str | bool]
-
-
-#: What a field of an event may hold; the field ``session`` holds facts, and no other does.
-Field: TypeAlias = str | int | bool | Sequence[str] | SessionFacts | None
-
-# A peer chooses the text of some fields (operation, where, globals), so each bound is one on what
-# a peer can make us write. The longest real names in Dask traffic are below 120 characters.
-MAX_FIELDS = 32
-MAX_TEXT = 256  # characters of one string
-MAX_ITEMS = 64  # strings of one list
-MAX_CHARS = 4_096  # characters of all strings of one record; 12 bytes each when escaped
 #: Characters of a task's key, and of the digest at the end of a longer one.
 KEY_LENGTH, _KEY_DIGEST = 128, 16
 
 #: Containers inside each other, the record's own included; a record of counts has three.
 _MAX_NEST = 8
 
-MAX_INT = (1 << 53) - 1  # what every JSON reader still holds exactly
-MAX_BODY = 64 << 10  # bytes of one encoded record
-
 _PREFIX = b'{"mac":"'
 _MIDDLE = b'","record":'
 _SUFFIX = b"}"
-_BODY_AT = len(_PREFIX) + 64 + len(_MIDDLE)
+BODY_AT = len(_PREFIX) + 64 + len(_MIDDLE)
 
 #: Bytes of the longest line, its newline left out.
-MAX_LINE = _BODY_AT + MAX_BODY + len(_SUFFIX)
+MAX_LINE = BODY_AT + MAX_BODY + len(_SUFFIX)
 
-#: Fields that the log itself writes into records, or that reading adds.
-RESERVED = frozenset(
-    {"case", "decision", "delayed", "n", "policy", "s", "seq", "session", "time", "type"}
-)
-
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
 # Lower case only: an upper-case digit would be a changed byte that still decodes to the same MAC.
 _HEX_MAC = re.compile(rb"[0-9a-f]{64}\Z")
 _SEQUENCE = re.compile(rb'[,{]"seq":(0|[1-9][0-9]{0,15})[,}]')
 _TIME = re.compile(rb',"time":(0|[1-9][0-9]{0,15})[,}]')
 _UNPRINTABLE = re.compile(r"[^ -~]")
-_encode = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False
-).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,95 +90,6 @@ def label(text: object) -> str:
     return shown.replace("\\", "?").replace('"', "?")
 
 
-def clean(event: Mapping[str, Field]) -> dict[str, object]:
-    """Return a copy of *event* that is within every bound; long text is cut and says so.
-
-    :raises AuditError: if a name or the type of a value is not one that the log knows. Those come
-        from code, never from a peer, and a caller that gets this refuses the message.
-    """
-    if len(event) > MAX_FIELDS:
-        raise _refused(f"an event has at most {MAX_FIELDS} fields")
-    left = MAX_CHARS
-    fields: dict[str, object] = {}
-    for name, value in event.items():
-        kind = type(value)
-        if name not in _free:
-            if name == "session" and kind is SessionFacts:
-                fields[name] = value
-                continue
-            _require_free(name)
-        if kind is str and len(value) <= MAX_TEXT and len(value) <= left:  # type: ignore[arg-type]
-            fields[name] = value
-            left -= len(value)  # type: ignore[arg-type]
-        elif kind is bool or value is None:
-            fields[name] = value
-        else:
-            fields[name], left = _cleaned(value, left)
-    return fields
-
-
-def _cleaned(value: object, left: int) -> tuple[object, int]:
-    """Return a value that is no short text within its bound, and what is left for others."""
-    if isinstance(value, str):
-        text = _cut(value, left)
-        return text, left - min(left, len(text))
-    if isinstance(value, int):
-        number = int.__int__(value)
-        return (number if -MAX_INT <= number <= MAX_INT else "out of range"), left
-    if isinstance(value, (list, tuple)):
-        return _cut_items(value, left)
-    raise _refused("a field holds a string, an integer, a bool, None or a list of strings")
-
-
-def _require_free(name: object) -> None:
-    if type(name) is not str or _NAME.match(name) is None or name in RESERVED:
-        raise _refused("a field's name must be a short lower-case word that the log leaves free")
-    if len(_free) < _MAX_NAMES:
-        _free.add(name)
-
-
-#: Names that were found to be free. They come from code, never from a peer.
-_free: set[str] = set()
-_MAX_NAMES = 256
-
-
-def _cut(text: str, left: int) -> str:
-    text = str.__str__(text)  # a subclass could bring its own slicing or encoding
-    limit = min(MAX_TEXT, left)
-    if len(text) <= limit:
-        return text
-    return f"{text[:limit]}[+{len(text) - limit}]"
-
-
-def _cut_items(items: Sequence[str], left: int) -> tuple[list[str], int]:
-    kept: list[str] = []
-    for item in items:
-        if not isinstance(item, str):
-            raise _refused("a list in an event holds strings only")
-        # Each item pays for its quotes and comma, or a list of empty strings would be free.
-        if len(kept) == MAX_ITEMS or left < 4:
-            kept.append(f"[+{len(items) - len(kept)} more]")
-            break
-        text = _cut(item, left - 4)
-        kept.append(text)
-        left -= min(left, len(text) + 4)
-    return kept, left
-
-
-def encode(fields: Mapping[str, object]) -> bytes:
-    """Return the canonical bytes of one record: sorted keys, no spaces, ASCII only."""
-    return checked_body(_encode(fields))
-
-
-def checked_body(text: str) -> bytes:
-    """Return the canonical bytes of a record that the encoder of JSON gave as *text*."""
-    # json leaves DEL alone, the one control character inside ASCII that it does not escape.
-    body = text.replace("\x7f", "\\u007f").encode("ascii")
-    if len(body) > MAX_BODY:
-        raise _refused("a record is larger than the log allows")
-    return body
-
-
 def line(mac: bytes, body: bytes) -> bytes:
     """Return the line that stands in the file for one record."""
     return b'{"mac":"%b","record":%b}\n' % (mac.hex().encode("ascii"), body)
@@ -218,9 +97,9 @@ def line(mac: bytes, body: bytes) -> bytes:
 
 def fields_of(raw: bytes) -> tuple[bytes, bytes] | None:
     """Return the hexadecimal MAC, unchecked, and the record bytes of one line, or None."""
-    if raw[:8] != _PREFIX or raw[72:_BODY_AT] != _MIDDLE or raw[-1:] != _SUFFIX:
+    if raw[:8] != _PREFIX or raw[72:BODY_AT] != _MIDDLE or raw[-1:] != _SUFFIX:
         return None
-    return raw[8:72], raw[_BODY_AT:-1]
+    return raw[8:72], raw[BODY_AT:-1]
 
 
 def split(raw: bytes) -> tuple[bytes, bytes] | None:
@@ -229,6 +108,14 @@ def split(raw: bytes) -> tuple[bytes, bytes] | None:
     if found is None or len(raw) > MAX_LINE or _HEX_MAC.match(found[0]) is None:
         return None
     return unhexlify(found[0]), found[1]
+
+
+def extends(raw: bytes, keys: Keys, head: Head) -> Head | None:
+    """Return the head after *raw*, if that is the record that follows *head*."""
+    parts = split(raw)
+    if parts is None or step(keys.chain, head.mac, head.count, parts[1]) != parts[0]:
+        return None
+    return Head(head.file, head.count + 1, parts[0], head.size + len(raw) + 1)
 
 
 def position(body: bytes) -> tuple[int, int] | None:
@@ -248,7 +135,7 @@ def salvage(raw: bytes) -> tuple[bytes | None, bytes]:
     """Return what stands where a line has its MAC and its record, of a line that may be neither."""
     digits = raw[len(_PREFIX) : len(_PREFIX) + 64]
     mac = bytes.fromhex(digits.decode("ascii")) if _HEX_MAC.match(digits) else None
-    return mac, raw[_BODY_AT : -len(_SUFFIX)]
+    return mac, raw[BODY_AT : -len(_SUFFIX)]
 
 
 def begins_like_a_line(raw: bytes) -> bool:
@@ -260,7 +147,7 @@ def begins_like_a_line(raw: bytes) -> bool:
     if len(raw) > MAX_LINE or b"\n" in raw:
         return False
     digits = raw[len(_PREFIX) : len(_PREFIX) + 64]
-    middle = raw[_BODY_AT - len(_MIDDLE) : _BODY_AT]
+    middle = raw[BODY_AT - len(_MIDDLE) : BODY_AT]
     return (
         raw[: len(_PREFIX)] == _PREFIX[: len(raw)]
         and re.match(rb"[0-9a-f]*\Z", digits) is not None
@@ -379,7 +266,3 @@ _raw_decode = json.JSONDecoder().raw_decode
 _decode_strictly = json.JSONDecoder(
     object_pairs_hook=_unique, parse_int=_int, parse_float=_no_float, parse_constant=_no_float
 ).decode
-
-
-def _refused(why: str) -> AuditError:
-    return AuditError(f"this event cannot be recorded: {why}", rule="audit.event")

@@ -15,11 +15,12 @@ from typing import NamedTuple, TypeAlias
 
 from safeser.audit.names import Names
 from safeser.audit.outputs.activity import Seen, see
-from safeser.audit.record import MAX_INT, Field, SessionFacts, clean, printable
+from safeser.audit.record import printable
 from safeser.audit.tally import Tally, Throttle, note_refusal
 from safeser.audit.writing.templates import Templates
 from safeser.audit.writing.waiting import Told, Waiting
 from safeser.errors import ConfigError
+from safeser.gate.event import MAX_INT, Field, SessionFacts, clean
 
 #: Name, revision and SHA-256 (64 hexadecimal digits) of a policy.
 PolicyName: TypeAlias = tuple[str, int, str]

@@ -12,11 +12,12 @@ import hmac
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from safeser.audit.chain import ZERO, Head, Keys, extends, index_keys, registry_tag
 from safeser.audit.chain_file import ChainFile
-from safeser.audit.key import AuditKey
-from safeser.audit.record import MAX_LINE, Record, encode, parse, split
+from safeser.audit.key import AuditKey, index_keys, registry_tag
+from safeser.audit.record import MAX_LINE, Record, extends, parse, split
 from safeser.errors import AuditError
+from safeser.gate.chain import ZERO, Head, Keys
+from safeser.gate.event import encode
 
 if TYPE_CHECKING:
     from safeser.audit.index import Entries

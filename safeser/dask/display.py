@@ -19,7 +19,7 @@ from jinja2 import TemplateError
 
 from safeser.dask.servers import link_of
 from safeser.dask.stock.comm import GUARDED
-from safeser.errors import PolicyDenied, SafeserError
+from safeser.errors import SafeserError
 from safeser.gate.values import Grant, Kind
 
 __all__ = ["Display"]
@@ -148,10 +148,7 @@ class Display:
 def _families(link: Any, *, sealing: bool = False, requested: Iterable[str] | None = None) -> str:
     """Return the families that may pass on *link*, cut to those that its user asked for."""
     context = link.outbound(Kind.DATA) if sealing else link.inbound(Kind.DATA)
-    try:
-        grant: Grant = link.policy.grant(context, sealing=sealing)
-    except PolicyDenied:
-        return "none"
+    grant: Grant = link.policy.bound(context, sealing=sealing)
     asked = None if requested is None else {*requested, "msgpack", "error"}
     if asked is not None and "pickle" in asked:
         asked.add("cloudpickle")  # Dask has one word for both

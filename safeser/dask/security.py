@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from itertools import product
 from typing import Any
 
@@ -17,7 +16,7 @@ from distributed.security import Security as _DaskSecurity
 from safeser.audit import AuditFiles
 from safeser.channel import Channel
 from safeser.dask.settings import ROLES, Settings, settings_for
-from safeser.errors import ConfigError, PolicyDenied
+from safeser.errors import ConfigError
 from safeser.families.registered.own import own_families
 from safeser.gate.values import FAMILIES, Context, Kind
 from safeser.policy.source.faults import did_you_mean, shown
@@ -276,9 +275,8 @@ def require_listed(channel: Channel, families: Sequence[str] | None, *, argument
     pairs = [(own, peer) if sealing else (peer, own) for peer in policy.counterparts(own)]
     listed = {"msgpack", "error"}  # what administration and failures travel as
     for kind, same_host, pair in product(Kind, (True, False), sorted(pairs)):
-        with suppress(PolicyDenied):
-            context = Context(*pair, kind, transport="safeser", same_host=same_host)
-            listed.update(policy.grant(context, sealing=sealing).families)
+        context = Context(*pair, kind, transport="safeser", same_host=same_host)
+        listed.update(policy.bound(context, sealing=sealing).families)
     if "cloudpickle" in listed:
         listed.add("pickle")  # Dask has one word for both
     named = ", ".join(sorted(listed - {"error"}))

@@ -11,8 +11,6 @@ from typing import Any
 
 import msgpack
 
-__all__ = ["pack", "unpack"]
-
 
 def pack(value: Any) -> bytes:
     """Return plain values as MessagePack, each in its shortest form; floats take 64 bits."""

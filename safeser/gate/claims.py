@@ -13,8 +13,6 @@ from safeser.gate import canonical
 from safeser.gate.refusals import ConfigError, EnvelopeError
 from safeser.gate.values import check_principal
 
-__all__ = ["CLAIMS_SIZE", "Claims"]
-
 #: The longest claims have 280 bytes and a length of two.
 CLAIMS_SIZE = 320
 

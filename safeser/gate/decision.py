@@ -38,24 +38,6 @@ from safeser.gate.values import (
     Kind,
 )
 
-__all__ = [
-    "ANYWHERE",
-    "ANY_TRANSPORT",
-    "COMPUTE",
-    "RENEW",
-    "STEPS",
-    "SUBMIT",
-    "SUBMITTING",
-    "UNLISTED",
-    "Hop",
-    "Query",
-    "Row",
-    "Steps",
-    "Table",
-    "first_denial",
-    "masks",
-]
-
 #: The operation that hands a graph to the scheduler, which unpickles it: ``submission`` gates it.
 SUBMIT = "update-graph"
 
@@ -185,7 +167,7 @@ class Table:
         self.principals = frozenset(principals) - {UNKNOWN, ANY_AUTHOR, None}
         self.rows = tuple(rows)
         self._families = _FAMILIES | self.own
-        self._operations = operations - {UNLISTED}
+        self._operations = operations
         self._advise = advise
         self._senders = masks([row.senders for row in rows])
         self._recipients = masks([row.recipients for row in rows])
@@ -297,7 +279,7 @@ class Table:
         """Answer whether the operation alone may pass, whatever the message carries."""
         if type(context) is not Context:
             return _DENY_MALFORMED
-        steps = (_judge_date, _judge_operation)
+        steps = (_judge_date, _judge_operation, _judge_floors)
         return self._judge(
             self._query(context, "msgpack", False, None), steps, "the operation is granted"
         )

@@ -24,16 +24,6 @@ from safeser.gate.format import Buffer
 from safeser.gate.key_pairs import KeepsSecrets
 from safeser.gate.refusals import EnvelopeError
 
-__all__ = [
-    "INITIATOR_TO_RESPONDER",
-    "NONCE",
-    "PIECE",
-    "RESPONDER_TO_INITIATOR",
-    "Direction",
-    "Keys",
-    "wrong_part",
-]
-
 #: Larger frames are encrypted in pieces of this size: a large frame is not copied whole, and a
 #: piece stays in the processor's cache. Of 128, 256, 512 and 1,024 KiB this takes the least
 #: processor time on a connection.

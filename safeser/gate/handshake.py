@@ -17,8 +17,6 @@ from safeser.gate.refusals import ConfigError, EnvelopeError
 from safeser.gate.session import Session
 from safeser.gate.values import Limits, check_principal
 
-__all__ = ["PREAMBLE", "Handshake", "OtherVersion"]
-
 MAGIC = b"\x93SAFESER"  # the first byte is no text, no TLS record, and no count of Dask's
 VERSION = 2
 _PREAMBLE_SIZE = 12

@@ -20,19 +20,6 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from safeser.gate.refusals import AuthenticationError, ConfigError
 from safeser.gate.values import ANY_AUTHOR, UNKNOWN, check_principal
 
-__all__ = [
-    "FIELD_PRIME",
-    "KEY_SIZE",
-    "KeepsSecrets",
-    "Owner",
-    "Owners",
-    "PrivateKey",
-    "PublicHalf",
-    "PublicKey",
-    "decode",
-    "encode",
-]
-
 KEY_SIZE = 32
 
 #: The prime of Curve25519 and edwards25519 (RFC 7748, section 4.1).

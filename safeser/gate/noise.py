@@ -17,8 +17,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from safeser.gate.key_pairs import KeepsSecrets, PrivateKey, PublicKey
 from safeser.gate.refusals import AuthenticationError, ConfigError
 
-__all__ = ["CipherState", "HandshakeRefused", "HandshakeState", "StaticKey", "SymmetricState"]
-
 PROTOCOL_NAME = b"Noise_XX_25519_AESGCM_SHA256"
 DH_SIZE = 32
 TAG_SIZE = 16

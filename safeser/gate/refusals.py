@@ -13,19 +13,6 @@ from __future__ import annotations
 
 from typing import Self
 
-__all__ = [
-    "AuditError",
-    "AuthenticationError",
-    "ConfigError",
-    "EnvelopeError",
-    "PayloadError",
-    "PolicyDenied",
-    "SafeserError",
-    "legible",
-    "on_one_line",
-    "shortened",
-]
-
 #: Characters of a name that a message shows, where its caller says nothing else.
 _SHOWN = 80
 

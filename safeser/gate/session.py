@@ -57,15 +57,6 @@ from safeser.gate.key_pairs import KeepsSecrets, PublicKey
 from safeser.gate.refusals import EnvelopeError
 from safeser.gate.values import Limits
 
-__all__ = [
-    "MAX_SECONDS",
-    "MAX_SESSION_BYTES",
-    "Arrival",
-    "Session",
-    "SessionClosed",
-    "Verified",
-]
-
 #: A session key that leaks is worth a day of traffic at most.
 MAX_SECONDS = 24 * 60 * 60
 #: In each direction. Keeps AES-GCM far from its bounds, and sequence numbers from their end;

@@ -14,30 +14,6 @@ from typing import Any, NamedTuple, Protocol
 
 from safeser.gate.refusals import ConfigError, legible
 
-__all__ = [
-    "ANY_AUTHOR",
-    "AUDIT_FAILURES",
-    "AUDIT_LEVELS",
-    "CLASSES",
-    "CONFLICT_WORDS",
-    "FAMILIES",
-    "FAMILY",
-    "HARMLESS",
-    "SEALED",
-    "SUBMISSIONS",
-    "TRANSPORTS",
-    "UNKNOWN",
-    "AuditFailure",
-    "Context",
-    "Decision",
-    "Described",
-    "Grant",
-    "KeyConflicts",
-    "Kind",
-    "Limits",
-    "Payload",
-]
-
 #: The sender or recipient that nothing authenticated. Never granted pickle or cloudpickle.
 UNKNOWN = "unknown"
 

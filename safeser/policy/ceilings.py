@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from safeser.errors import PolicyDenied
 from safeser.gate.values import Context
 from safeser.operations import OPERATIONS, Ceiling, Channel, Operation, Server
 from safeser.policy.policy import Policy
@@ -21,11 +20,7 @@ _NOTHING = Ceiling(0, 0, 0)
 
 def ceiling(policy: Policy, context: Context, row: Operation) -> Ceiling:
     """Return how large a message of *row* may be in *context*."""
-    try:
-        submits = policy.grant(context).submission != "none"
-    except PolicyDenied:
-        submits = False
-    return row.ceiling(submits=submits)
+    return row.ceiling(submits=policy.bound(context).submission != "none")
 
 
 @lru_cache(maxsize=1024)  # asked for each connection; there are as many answers as pairs of peers

@@ -241,10 +241,10 @@ class Policy:
             raise self.refusal(context, decision, sealing=sealing)
         return grant
 
-    def bound(self, context: Context) -> Grant:
-        """Return the grant for what arrives in *context*; an empty one where none matches."""
+    def bound(self, context: Context, *, sealing: bool = False) -> Grant:
+        """Return what :meth:`grant` does; an empty grant where no context matches."""
         compiled = self._periods.lasting or self._periods.compiled()
-        return compiled.table.grant(context) or _NOTHING
+        return compiled.table.grant(context, sealing=sealing) or _NOTHING
 
     def match(self, context: Context) -> Rule | None:
         """Return the context of this policy that decides for *context*, or None."""

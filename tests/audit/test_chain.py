@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.audit import AuditKey, AuditLog, verify
-from safeser.audit.chain import HEAD_SIZE, ZERO, Head, file_keys, index_keys, pae, step
+from safeser.audit.key import file_keys, index_keys
 from safeser.errors import AuditError, ConfigError
+from safeser.gate.chain import HEAD_SIZE, ZERO, Head, pae, step
 
 
 def test_pae_is_a_count_and_then_each_length_and_its_bytes():

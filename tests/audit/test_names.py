@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from safeser.audit import SessionFacts, names, read
 from safeser.audit.names import CASE_FIELDS, Names, Resolver
-from safeser.audit.record import Record, clean
+from safeser.audit.record import Record
 from safeser.errors import AuditError
+from safeser.gate.event import clean
 
 ADMIT = {
     **{"event": "admit", "sender": "scheduler", "recipient": "worker", "kind": "task"},

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from safeser.audit import Record, render
 from safeser.audit import record as records
 from safeser.errors import AuditError
+from safeser.gate import event as events
 from tests.draws import draws
 
 NASTY = st.text(
@@ -23,7 +24,7 @@ NASTY = st.text(
 VALUES = st.one_of(st.none(), st.booleans(), st.integers(), NASTY, st.lists(NASTY, max_size=80))
 EVENTS = st.dictionaries(
     st.from_regex(r"[a-z][a-z0-9_]{0,31}", fullmatch=True).filter(
-        lambda n: n not in records.RESERVED
+        lambda n: n not in events.RESERVED
     ),
     VALUES,
     max_size=32,
@@ -33,8 +34,8 @@ EVENTS = st.dictionaries(
 @draws(100)
 @given(EVENTS)
 def test_any_event_becomes_one_bounded_printable_line_and_comes_back(event):
-    fields = records.clean(event)
-    body = records.encode({**fields, "seq": 3, "time": 5, "type": "event", "policy": "p/1/ab"})
+    fields = events.clean(event)
+    body = events.encode({**fields, "seq": 3, "time": 5, "type": "event", "policy": "p/1/ab"})
     raw = records.line(b"\x01" * 32, body)
     assert raw.count(b"\n") == 1
     assert raw.endswith(b"\n")
@@ -54,7 +55,7 @@ def test_any_event_becomes_one_bounded_printable_line_and_comes_back(event):
 @draws(100)
 @given(EVENTS)
 def test_what_a_person_sees_is_printable_ascii_on_one_line(event):
-    record = Record(0, 1_795_000_000_000_000, "event", records.clean(event), b"")
+    record = Record(0, 1_795_000_000_000_000, "event", events.clean(event), b"")
     text = render(record)
     assert text.isascii()
     assert text.isprintable()
@@ -63,19 +64,19 @@ def test_what_a_person_sees_is_printable_ascii_on_one_line(event):
 def test_the_largest_event_fits():
     bomb = "\U0001f4a3" * 100_000
     event = {f"f{n}": [bomb] * 1000 for n in range(31)} | {"text": bomb}
-    body = records.encode(records.clean(event))
-    assert len(body) <= records.MAX_BODY
+    body = events.encode(events.clean(event))
+    assert len(body) <= events.MAX_BODY
 
 
 def test_a_list_of_empty_strings_is_not_free():
     event = {f"f{n}": [""] * 10_000 for n in range(32)}
-    fields = records.clean(event)
+    fields = events.clean(event)
     assert sum(len(each) for each in fields.values()) < 2_000  # type: ignore[arg-type]
     assert fields["f0"][-1] == "[+9936 more]"  # type: ignore[index]
 
 
 def test_long_text_is_cut_and_says_so():
-    fields = records.clean({"where": "x" * 1000, "globals": ["y" * 300]})
+    fields = events.clean({"where": "x" * 1000, "globals": ["y" * 300]})
     assert fields == {"where": "x" * 256 + "[+744]", "globals": ["y" * 256 + "[+44]"]}
 
 
@@ -93,14 +94,14 @@ def test_subclasses_become_plain_values():
     class Number(IntEnum):
         ONE = 1
 
-    fields = records.clean({"a": Text("text"), "b": Colour.RED, "c": Number.ONE, "d": True})
+    fields = events.clean({"a": Text("text"), "b": Colour.RED, "c": Number.ONE, "d": True})
     assert fields == {"a": "text", "b": "red", "c": 1, "d": True}
     assert [type(each) for each in fields.values()] == [str, str, int, bool]
 
 
 @pytest.mark.parametrize("number", [1 << 53, -(1 << 53), 1 << 100_000], ids=["53", "-53", "100000"])
 def test_numbers_that_readers_cannot_hold_are_not_written(number: int):
-    assert records.clean({"bytes": number}) == {"bytes": "out of range"}
+    assert events.clean({"bytes": number}) == {"bytes": "out of range"}
 
 
 @pytest.mark.parametrize(
@@ -114,13 +115,13 @@ def test_numbers_that_readers_cannot_hold_are_not_written(number: int):
 )
 def test_what_the_log_does_not_know_is_refused(event):
     with pytest.raises(AuditError) as caught:
-        records.clean(event)
+        events.clean(event)
     assert caught.value.rule == "audit.event"
 
 
 def test_a_record_over_the_bound_is_refused():
     with pytest.raises(AuditError, match="larger"):
-        records.encode({"x": "y" * records.MAX_BODY})
+        events.encode({"x": "y" * events.MAX_BODY})
 
 
 GOOD = records.line(b"\xab" * 32, b'{"seq":0,"time":1,"type":"event"}')[:-1]

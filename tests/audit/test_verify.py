@@ -20,10 +20,12 @@ from hypothesis import strategies as st
 from safeser.audit import AuditKey, AuditLog, Report, verify
 from safeser.audit import index as index_module
 from safeser.audit import record as records
-from safeser.audit.chain import ZERO, file_keys, step
+from safeser.audit.key import file_keys
 from safeser.audit.report import limited
 from safeser.audit.verification import scan as scan_module
 from safeser.errors import AuditError
+from safeser.gate.chain import ZERO, step
+from safeser.gate.event import encode
 from tests.audit.conftest import ADMIT
 from tests.draws import draws
 
@@ -173,7 +175,7 @@ def rewritten(first: int, secret: bytes, *, own: str = "") -> Callable[[Lines], 
 
 
 GENESIS = {"seq": 0, "time": 1, "type": "genesis", "directory": "0" * 32, "file": "1" * 32}
-FOREIGN = records.line(ZERO, records.encode(GENESIS))
+FOREIGN = records.line(ZERO, encode(GENESIS))
 
 
 class Row(NamedTuple):

@@ -9,9 +9,9 @@ import pytest
 
 from safeser.audit import index as index_module
 from safeser.audit import verify
-from safeser.audit.chain import file_keys
 from safeser.audit.chain_file import new_file
 from safeser.audit.files import Directory
+from safeser.audit.key import file_keys
 from safeser.audit.report import Expected, head_line
 from safeser.errors import AuditError, ConfigError
 from tests.audit.conftest import ADMIT

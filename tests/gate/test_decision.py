@@ -5,6 +5,7 @@ Policies that load are held to their meaning in tests/policy/test_decide.py.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -82,10 +83,40 @@ FORGED = (
 
 
 @given(TABLES, asked(), st.sampled_from(ASKED), st.booleans(), st.sampled_from(NAMES))
-@draws(400)
+@draws(300)
 def test_no_table_permits_what_the_floors_forbid(
     table: Table, context: Context, family: Any, sealing: bool, author: Any
 ) -> None:
+    check(table, context, family, sealing, author)
+
+
+@pytest.mark.parametrize("authors", [NAMES, ()], ids=("all authors", "none"))
+@pytest.mark.parametrize("submission", SUBMISSIONS)
+def test_a_row_that_lists_everything_permits_nothing_below_the_floors(
+    submission: str, authors: Any
+) -> None:
+    lists = (NAMES, NAMES, Kind, ("safeser",), (True,))
+    everything = Row(
+        "x",
+        *map(frozenset, lists),
+        serializers=LISTED,
+        deserializers=LISTED,
+        submission=submission,
+        sealed=frozenset(OPERATIONS),
+        operations=frozenset(OPERATIONS),
+        authors=frozenset(authors),
+    )
+    table = Table([everything], NAMES, own=LISTED, operations=frozenset(OPERATIONS) - {"invented"})
+    known = ("a", "eve", "stranger", "unknown")
+    asked = itertools.product(known, known, Kind, OPERATIONS, ASKED, (None, "any", "b", "unknown"))
+    permitted = 0
+    for sender, recipient, kind, operation, family, author in asked:
+        context = Context(sender, recipient, kind, operation, transport="safeser", same_host=True)
+        permitted += check(table, context, family, False, author)
+    assert permitted > 500
+
+
+def check(table: Table, context: Context, family: Any, sealing: bool, author: Any) -> bool:
     known = set(table.principals)
     stranger = context.sender not in known or context.recipient not in known
     decision = table.decide(context, family, sealing=sealing, author=author)
@@ -94,16 +125,20 @@ def test_no_table_permits_what_the_floors_forbid(
         assert row.name == decision.context
         assert not row.ended
         assert isinstance(context.kind, Kind)
-        assert family in (*LISTED,)
+        assert family in LISTED
         assert context.operation in (None, *(set(row.operations) - {"invented", "?"}))
         assert family == "msgpack" or context.kind is not Kind.ADMIN
         if stranger:
             assert family in HARMLESS
             assert context.operation not in SUBMITTING
-        if author not in (None, context.sender, *known):
-            assert family in HARMLESS
+        if author not in (None, context.sender):
+            assert family in (*HARMLESS, "own") or author in row.authors & known
+            assert family in HARMLESS or author in known
     # An operation that is not granted carries nothing at all.
-    assert table.permits_operation(context).permitted or not decision.permitted
+    granted = table.permits_operation(context).permitted
+    assert granted or not decision.permitted
+    assert not (granted and stranger and context.operation in SUBMITTING)
+    return decision.permitted
 
 
 @given(TABLES, asked(), st.booleans())

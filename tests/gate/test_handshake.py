@@ -287,11 +287,11 @@ def test_a_library_that_meets_a_low_order_point_is_one_more_refusal(world, monke
 
 
 def test_settings_are_refused_before_anybody_connects(world):
-    with pytest.raises(ConfigError):
+    with refusal(ConfigError, "config.revision"):
         world.responder(policy=("p", -1, "0" * 64))
     with refusal(ConfigError, "config.handshake"):
         world.responder(expected_peer="alice")
-    with pytest.raises(ConfigError):
+    with refusal(ConfigError, "config.principal"):
         world.initiator(expected_peer="no name\n")
 
 

@@ -22,17 +22,9 @@ PACKAGES = {"cryptography", "msgpack", "numpy", "safeser.gate"}
 #: Of the standard library: nothing that opens, imports, starts or reads pickles. Of ``os`` the gate
 #: asks for the process's number alone, which a session is bound to.
 STANDARD = {
-    *(
-        "__future__",
-        "base64",
-        "collections.abc",
-        "dataclasses",
-        "datetime",
-        "enum",
-        "hashlib",
-        "hmac",
-    ),
-    *("itertools", "operator", "os", "re", "struct", "threading", "time", "typing"),
+    *("__future__", "base64", "binascii", "collections.abc", "dataclasses", "datetime", "enum"),
+    *("functools", "hashlib", "hmac", "itertools", "json", "operator", "os", "re", "struct"),
+    *("threading", "time", "typing"),
 }
 OF_OS = {"os.getpid"}
 

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 from unittest import mock
 
 from safeser.audit import AuditKey, AuditLog
-from safeser.audit.chain import Head
 from safeser.audit.compressed import Unpacking
 from safeser.audit.record import _decoded
 from safeser.audit.report import Expected
 from safeser.audit.state import checked_policy
 from safeser.audit.verification import file
+from safeser.gate.chain import Head
 from tests.sentences.sentence import Sentence
 
 EMPTY = SimpleNamespace(read=lambda count, at: b"", place="log")

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from safeser.audit.names import CASE_FIELDS, Resolver
-from safeser.audit.record import MAX_FIELDS, MAX_LINE, Record, own_fields
+from safeser.audit.record import MAX_LINE, Record, own_fields
+from safeser.gate.event import MAX_FIELDS
 
 __all__ = ["EventFields", "Form", "Forms", "copied_fields", "shared_of"]
 

@@ -14,11 +14,10 @@ from contextlib import closing, contextmanager
 from typing import NamedTuple
 
 from safeser.audit import index
-from safeser.audit.chain import Head, file_keys
 from safeser.audit.compressed import GZIP, MAX_PLAIN, plain
 from safeser.audit.files import COMPRESSED, Directory, Handle, head_name, stored
 from safeser.audit.index import INDEX, PART, Entries
-from safeser.audit.key import AuditKey, KeyFile
+from safeser.audit.key import AuditKey, KeyFile, file_keys
 from safeser.audit.record import Record
 from safeser.audit.report import moment, shown
 from safeser.audit.tally import SECOND
@@ -26,6 +25,7 @@ from safeser.audit.upkeep.settings import AuditFiles
 from safeser.audit.verification.file import Job, Verdict, is_as_compressed, verdict
 from safeser.audit.verification.registry import Registered, Registry
 from safeser.errors import AuditError
+from safeser.gate.chain import Head
 
 __all__ = ["tidy"]
 

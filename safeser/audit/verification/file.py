@@ -15,7 +15,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 
-from safeser.audit.chain import Head, Keys
 from safeser.audit.compressed import plain
 from safeser.audit.files import COMPRESSED, Directory, Handle, head_name
 from safeser.audit.record import Record
@@ -23,6 +22,7 @@ from safeser.audit.report import Mark, Problem, shown
 from safeser.audit.verification.registry import Registered
 from safeser.audit.verification.scan import Scan, scan
 from safeser.errors import AuditError
+from safeser.gate.chain import Head, Keys
 
 __all__ = ["Job", "Verdict", "head_marks", "is_as_compressed", "opened", "verdict", "verdicts"]
 

@@ -13,11 +13,10 @@ from contextlib import closing
 from types import MappingProxyType
 
 from safeser.audit import index
-from safeser.audit.chain import Head, Keys, file_keys, index_keys, key_after
 from safeser.audit.compressed import plain
 from safeser.audit.files import COMPRESSED, Directory, Handle, head_name, is_log, stored
 from safeser.audit.index import INDEX, MAX_MOVES
-from safeser.audit.key import AuditKey, KeySource, resolve
+from safeser.audit.key import AuditKey, KeySource, file_keys, index_keys, key_after, resolve
 from safeser.audit.record import MAX_LINE, Record, begins_like_a_line
 from safeser.audit.report import Expected, Mark, Problem, Report, head_line, limited, moment, shown
 from safeser.audit.verification.file import Job, Verdict, head_marks, opened, verdict, verdicts
@@ -25,6 +24,7 @@ from safeser.audit.verification.registry import Registry, id_in
 from safeser.audit.verification.removals import Kept, contradiction, removal_note
 from safeser.audit.verification.scan import Scan, lines, scan
 from safeser.errors import AuditError, ConfigError
+from safeser.gate.chain import Head, Keys
 
 __all__ = ["verify"]
 

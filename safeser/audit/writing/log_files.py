@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from safeser.audit import index
 from safeser.audit.call_lock import CallLock
-from safeser.audit.chain import Head, file_keys
 from safeser.audit.chain_file import ChainFile, new_file
 from safeser.audit.files import Directory, head_name
 from safeser.audit.index import Entries
-from safeser.audit.key import KeySource, source
+from safeser.audit.key import KeySource, file_keys, source
 from safeser.audit.names import VERSION
 from safeser.audit.outputs.activity import Activity
 from safeser.audit.state import (
@@ -37,6 +36,7 @@ from safeser.audit.tally import SECOND
 from safeser.audit.upkeep.settings import AuditFiles
 from safeser.audit.writing.waiting import Waiting
 from safeser.errors import AuditError, ConfigError
+from safeser.gate.chain import Head
 from safeser.gate.values import check_principal
 
 if TYPE_CHECKING:

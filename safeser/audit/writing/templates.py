@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from safeser.audit.names import CASE_FIELDS, Case, case_of, has_own_place
 from safeser.audit.outputs.activity import Decided, labels_of
-from safeser.audit.record import MAX_CHARS, MAX_INT, MAX_TEXT, SessionFacts, checked_body
+from safeser.gate.event import MAX_CHARS, MAX_INT, MAX_TEXT, SessionFacts, checked_body
 
 __all__ = ["Templates"]
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from safeser.audit.record import Field, clean, printable
+from safeser.audit.record import printable
 from safeser.errors import AuditError
+from safeser.gate.event import Field, clean
 from safeser.gate.values import AUDIT_FAILURES, AuditFailure
 
 __all__ = ["AT_ONCE", "Told", "Waiting", "is_of_disk"]

@@ -12,9 +12,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from safeser.allowed import Allowed
-from safeser.errors import PolicyDenied
 from safeser.gate.decision import SUBMIT
-from safeser.gate.values import FAMILIES, HARMLESS, SEALED, Context, Grant, Kind
+from safeser.gate.values import FAMILIES, HARMLESS, SEALED, Context, Kind
 from safeser.operations import NAMES
 from safeser.policy.policy import Policy
 from safeser.policy.questions.readable import readable
@@ -120,7 +119,7 @@ def _sealed(policy: Policy, context: Context, authors: Collection[str]) -> Itera
 
 def _within(policy: Policy, context: Context) -> Iterator[Permission]:
     for side, sealing in _SIDES:
-        grant = _granted(policy, context, sealing=sealing)
+        grant = policy.bound(context, sealing=sealing)
         for what, names in (
             ("profile", grant.profiles),
             ("name", map(spelled, grant.allow)),
@@ -148,7 +147,7 @@ def spelled(allowed: Allowed) -> str:
 
 
 def _submission(policy: Policy, context: Context) -> Iterator[Permission]:
-    grant = _granted(policy, context, sealing=False)
+    grant = policy.bound(context)
     if grant.submission == "none" or context.kind is Kind.ADMIN:
         return
     yield Permission("submit", grant.submission)
@@ -156,10 +155,3 @@ def _submission(policy: Policy, context: Context) -> Iterator[Permission]:
         for conflict, word in policy.key_conflicts(context)._asdict().items():
             if word == "warn":
                 yield Permission("conflict", conflict)
-
-
-def _granted(policy: Policy, context: Context, *, sealing: bool) -> Grant:
-    try:
-        return policy.grant(context, sealing=sealing)
-    except PolicyDenied:
-        return Grant(context="", families=())

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from safeser.audit import AuditFiles, AuditKey, AuditLog, index
-from safeser.audit.chain import Head, file_keys, step
 from safeser.audit.files import Directory, head_name
-from safeser.audit.key import KeyFile, source
-from safeser.audit.record import encode, line, parse
+from safeser.audit.key import KeyFile, file_keys, source
+from safeser.audit.record import line, parse
 from safeser.audit.upkeep.closed_files import tidy
+from safeser.gate.chain import Head, step
+from safeser.gate.event import encode
 
 ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True}
 DAY = 86_400

@@ -7,9 +7,9 @@ import shutil
 import pytest
 
 from safeser.audit import AuditKey, AuditLog, read, verify
-from safeser.audit.chain import file_keys, key_after, pae
-from safeser.audit.key import KeyFile
+from safeser.audit.key import KeyFile, file_keys, key_after
 from safeser.errors import AuditError, ConfigError
+from safeser.gate.chain import pae
 from tests.audit.registry.forging import Folder
 from tests.audit.upkeep.conftest import ADMIT, FULL
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from safeser.audit import SessionFacts, read
 from safeser.audit.names import CASE_FIELDS
-from safeser.audit.record import encode
 from safeser.audit.state import Draft, initial_state
 from safeser.audit.writing.templates import MAX_SHAPES
 from safeser.errors import AuditError
+from safeser.gate.event import encode
 
 POLICY = ("production", 7, "ab" * 32)
 HERE = SessionFacts("0123456789ab", {"address": "10.0.0.7:1", "peer": "scheduler"})
