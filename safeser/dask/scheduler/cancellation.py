@@ -159,12 +159,11 @@ class Cancellation(Part):
 
     def _release_unattended(self, names: frozenset[str]) -> None:
         """Release what the silenced principals *names* left to the scheduler."""
-        with contextlib.suppress(ReferenceError):
-            scheduler = self._server
-            state = scheduler.clients.get(_UNATTENDED)
-            wanted = () if state is None else state.wants_what
-            keys = [task.key for task in wanted if self._owners.of(task) in names]
-            if keys:
-                logger.warning("Releasing %d tasks of principals without an active key", len(keys))
-                stimulus = "safeser-retired"
-                scheduler.client_releases_keys(keys=keys, client=_UNATTENDED, stimulus_id=stimulus)
+        scheduler: Any = self._server_ref()
+        state = None if scheduler is None else scheduler.clients.get(_UNATTENDED)
+        wanted = () if state is None else state.wants_what
+        keys = [task.key for task in wanted if self._owners.of(task) in names]
+        if keys:
+            logger.warning("Releasing %d tasks of principals without an active key", len(keys))
+            stimulus = "safeser-retired"
+            scheduler.client_releases_keys(keys=keys, client=_UNATTENDED, stimulus_id=stimulus)

@@ -31,7 +31,6 @@ __all__ = ["OwnWorker"]
 
 logger = logging.getLogger("safeser.dask")
 
-
 _CONFINED = "nanny.confined"
 _CONFINED_TEXT = "the nanny of a confined worker takes no functions, plugins or environment"
 _CONFINED_FIX = (

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from safeser.dask.monitoring import activity_of
-from safeser.dask.monitoring.page import Peers
 from safeser.policy import Policy
 
 
 def test_peers_with_key_and_policy(doors):
+    from safeser.dask.monitoring.page import Peers
+
     scheduler = doors.channel("scheduler", "demo")
     own = doors.policy("demo")
     text = Path(own.source).read_text(encoding="utf-8")
