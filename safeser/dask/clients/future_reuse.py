@@ -32,8 +32,8 @@ from safeser.dask.equality.definitions import Comparison
 from safeser.dask.equality.difference import Difference, find_difference
 from safeser.dask.sealed.graph import is_sealed
 from safeser.dask.transport.comm import SafeserComm
+from safeser.dask.wire.task_key import shown_key
 from safeser.errors import PolicyDenied, SafeserError, TokenizationError
-from safeser.gate.refusals import legible
 from safeser.gate.values import Kind
 from safeser.tokens import tokenize_in_order
 from safeser.tracebacks import callers_level
@@ -246,17 +246,17 @@ class FutureReuse:
         if not found:
             return
         key = next((each for each, how in found.items() if how is not None), next(iter(found)))
-        how = found[key]
+        how, shown = found[key], shown_key(key, _SHOWN)
         others = f" and {len(found) - 1} more" if len(found) > 1 else ""
         if how is None:
             warnings.warn(
-                f"key {_text(key)!r}{others}: this client holds a future of it and cannot tell"
+                f"key {shown!r}{others}: this client holds a future of it and cannot tell"
                 f" whether the definition is the same. The first result is used. {_FIX}",
                 stacklevel=callers_level(),
             )
             return
         text = (
-            f"key {_text(key)!r}{others}: this client holds a future of another definition"
+            f"key {shown!r}{others}: this client holds a future of another definition"
             f" ({how.text(values=True)})."
         )
         link = self._policy_link()
@@ -264,7 +264,7 @@ class FutureReuse:
             context = link.outbound(Kind.TASK, "update-graph")
             if link.policy.key_conflicts(context).definition != "warn":
                 error = PolicyDenied(f"{text} Nothing was sent.", rule="key.definition", fix=_FIX)
-                link.note_refusal(context, error, where=_text(key))
+                link.note_refusal(context, error, where=shown)
                 error.recorded = True
                 raise error
         warnings.warn(f"{text} The first result is used. {_FIX}", stacklevel=callers_level())
@@ -283,9 +283,9 @@ class FutureReuse:
         for future in futures:
             if self._kept.find(future.key, future._state) is None:
                 warnings.warn(
-                    f"this client holds a future under key {_text(future.key)!r} that was not"
-                    " submitted by it but handed over or scattered: its value is used, whatever was"
-                    " submitted now. Name another key, or release that future first.",
+                    f"this client holds a future under key {shown_key(future.key, _SHOWN)!r} that"
+                    " was not submitted by it but handed over or scattered: its value is used,"
+                    " whatever was submitted now. Name another key, or release that future first.",
                     stacklevel=callers_level(),
                 )
                 return
@@ -389,7 +389,3 @@ def _token(value: Any) -> str:
         return tokenize_in_order(value, ensure_deterministic=True)
     except TokenizationError:
         return ""
-
-
-def _text(key: Any) -> str:
-    return legible(str(key), _SHOWN)

@@ -23,11 +23,12 @@ from safeser.dask.sealed.node import Sealed
 from safeser.dask.wire.bounded_repr import has_bounded_repr, type_name
 from safeser.errors import PayloadError
 from safeser.families.plain import DEFAULTS
+from safeser.gate.refusals import legible
 
 __all__ = ["Difference", "find_difference"]
 
-#: Characters of a value, of a name and of a whole path that a text shows.
-_SHOWN, _NAME, _PATH = 60, 60, 120
+#: Characters of a value or name, and of a whole path, that a text shows.
+_SHOWN, _PATH = 60, 120
 #: Levels of containers that a path follows.
 _LEVELS = 20
 #: Pairs of values that the search compares. The scheduler searches once for each refused graph.
@@ -101,7 +102,10 @@ class _Search:
             return Difference("names or order of keyword arguments", values)
         pairs = [
             *((f"argument {n}", *pair) for n, pair in enumerate(_zip(first.args, second.args), 1)),
-            *((f"argument {_plain(n)}", v, second.kwargs[n]) for n, v in first.kwargs.items()),
+            *(
+                (f"argument {legible(n, _SHOWN)}", v, second.kwargs[n])
+                for n, v in first.kwargs.items()
+            ),
         ]
         for place, a, b in pairs:
             if not self._same(a, b):
@@ -204,8 +208,8 @@ def _zip(a: Any, b: Any) -> Iterator[tuple[Any, Any]]:
 def _referred(value: Any) -> str:
     """Return the key that *value* refers to, as text, or nothing."""
     if type(value) is TaskRef:
-        return _plain(repr(value.key))
-    return _plain(repr(value.target)) if type(value) is Alias else ""
+        return legible(repr(value.key), _SHOWN)
+    return legible(repr(value.target), _SHOWN) if type(value) is Alias else ""
 
 
 def _listed(names: Any) -> str:
@@ -219,7 +223,7 @@ def _values(first: str, second: str) -> str:
 def _function_name(function: Any) -> str:
     named = function.func if isinstance(function, functools.partial) else function
     name = getattr(named, "__qualname__", None)
-    return _plain(name) if isinstance(name, str) else type_name(function)
+    return legible(name, _SHOWN) if isinstance(name, str) else type_name(function)
 
 
 _shortened = reprlib.Repr()
@@ -232,8 +236,4 @@ def shown_value(value: Any) -> str:
         return _function_name(value)
     if isinstance(value, GraphNode) or not has_bounded_repr(value):
         return type_name(value)
-    return _plain(_shortened.repr(value), _SHOWN)
-
-
-def _plain(text: Any, most: int = _NAME) -> str:
-    return "".join(char for char in str(text)[:most] if char.isprintable())
+    return legible(_shortened.repr(value), _SHOWN)

@@ -23,9 +23,9 @@ from safeser.dask.contents.shuffle_plans import write_plan
 from safeser.dask.sealed import form
 from safeser.dask.sealed.definitions import Definitions, canonical_digest, is_imported
 from safeser.dask.wire.packer import packed
+from safeser.dask.wire.task_key import shown_key
 from safeser.errors import PayloadError
 from safeser.gate.format import Buffer
-from safeser.gate.refusals import shortened
 from safeser.gate.values import Limits
 from safeser.pickles.reading.layout import layout
 
@@ -45,6 +45,9 @@ _LONGEST_TEXT = 1 << 10
 
 #: The same, and the items of a container, where the trees of a graph are too large otherwise.
 _COMPACT_TEXT, _COMPACT_ITEMS = 1 << 5, 0
+
+#: Characters of a key that an error shows.
+_SHOWN = 80
 
 #: Elements that a reader counts for one value of a tree, at most, with room for the head.
 _COST = 8
@@ -356,12 +359,8 @@ def _in_order(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 
 def unwritable(key: Any, error: PayloadError) -> PayloadError:
     """Return *error*, which names the task that it is about."""
-    try:
-        name = repr(shortened(str(key)))
-    except RecursionError:
-        name = "with a key of many levels"
     return PayloadError(
-        f"task {name} cannot be sealed: {error.message}",
+        f"task {shown_key(key, _SHOWN)!r} cannot be sealed: {error.message}",
         rule=error.rule,
         where=error.where,
         fix=error.fix,
