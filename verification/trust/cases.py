@@ -23,7 +23,7 @@ from tornado.iostream import IOStream
 from safeser import AuditLog, Channel, Identity, Security, pickles
 from safeser.audit import AuditKey
 from safeser.dask.transport.comm import REFUSED, SafeserComm
-from safeser.gate.handshake import Handshake
+from safeser.gate import Handshake
 from safeser.identities import make_identities
 from tests.conftest import Doors
 from tests.dask.conftest import Talk
