@@ -87,10 +87,11 @@ docs: $(VENV)/docs.stamp
 pictures: $(VENV)/demo.stamp
 	@$(BIN)/python docs/theme/pictures.py
 
-## bench: measure pickles, tokens, typed serialization, sealed calls, the audit log, policy, safeser:// and many workers; an hour
+## bench: measure pickles, messages, tokens, typed serialization, sealed calls, the audit log, policy, safeser:// and many workers; an hour
 bench: $(VENV)/demo.stamp
 	@$(BIN)/python -m verification.benchmarks.pickles
 	@$(BIN)/python -m verification.benchmarks.families
+	@$(BIN)/python -m verification.benchmarks.messages
 	@$(BIN)/python -m verification.benchmarks.tokens
 	@$(BIN)/python -m verification.benchmarks.sealed
 	@$(BIN)/python -m verification.benchmarks.serialization

@@ -20,8 +20,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
+from safeser.audit import AuditKey, AuditLog
 from safeser.channel import Channel, Link, watcher
 from safeser.errors import AuditError
+from safeser.gate.handshake import Handshake
 from safeser.gate.key_pairs import PrivateKey
 from safeser.identity import Identity, Roster, SigningKey
 from safeser.policy import Policy
@@ -279,10 +281,30 @@ class Witness:
         return [event["rule"] for event in self.events if not event["permitted"]]
 
 
-class Doors:
-    """Channels of principals with fixed keys, and links between them without a socket."""
+def exchange(initiator: Handshake, responder: Handshake) -> None:
+    """Carry bytes between the two until neither wants more."""
+    to_responder, to_initiator = initiator.outgoing, responder.outgoing
+    while initiator.wanted or responder.wanted:
+        size = responder.wanted
+        if size and len(to_responder) >= size:
+            to_initiator += responder.feed(to_responder[:size])
+            to_responder = to_responder[size:]
+            continue
+        size = initiator.wanted
+        to_responder += initiator.feed(to_initiator[:size])
+        to_initiator = to_initiator[size:]
+    assert not to_responder
+    assert not to_initiator
 
-    def __init__(self) -> None:
+
+class Doors:
+    """Channels of principals with fixed keys, and links between them without a socket.
+
+    :param logs: folder for the logs of channels; without it they are in memory.
+    """
+
+    def __init__(self, logs: Path | None = None) -> None:
+        self._logs = logs
         self._policies: dict[str, Policy] = {}
 
     def identity(
@@ -313,6 +335,9 @@ class Doors:
             "audit": Witness(),
             "roster": self.roster(loaded),
         }
+        if self._logs is not None:
+            log = AuditLog.open(self._logs, key=AuditKey(bytes(32)), principal=principal)
+            made["audit"] = log
         return Channel(policy=loaded, **{**made, **options})
 
     def shake(self, initiator: Channel, responder: Channel, **options: Any) -> tuple[Link, Link]:
@@ -323,16 +348,7 @@ class Doors:
     def handshakes(self, initiator: Channel, responder: Channel, **options: Any) -> tuple[Any, Any]:
         one = initiator.handshake(initiator=True, **options)
         two = responder.handshake(initiator=False)
-        to_two, to_one = one.outgoing, b""
-        while one.wanted or two.wanted:
-            if two.wanted and len(to_two) >= two.wanted:
-                size = two.wanted
-                to_one += two.feed(to_two[:size])
-                to_two = to_two[size:]
-            else:
-                size = one.wanted
-                to_two += one.feed(to_one[:size])
-                to_one = to_one[size:]
+        exchange(one, two)
         return one, two
 
     def links(self, one: str, two: str, policy: str = "demo") -> tuple[Link, Link]:

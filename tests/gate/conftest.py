@@ -14,6 +14,7 @@ from safeser.gate.key_pairs import PrivateKey
 from safeser.gate.session import Arrival, Session, Verified
 from safeser.gate.values import Limits
 from safeser.identity import Identity
+from tests.conftest import exchange
 
 POLICY = ("production", 7, "ab" * 32)
 
@@ -51,19 +52,7 @@ class World:
         return Handshake(identity=identity, **{**usual, **options})
 
     def shake(self, initiator: Handshake, responder: Handshake) -> tuple[Session, Session]:
-        """Carry bytes between the two until neither wants more."""
-        to_responder, to_initiator = initiator.outgoing, responder.outgoing
-        while initiator.wanted or responder.wanted:
-            size = responder.wanted
-            if size and len(to_responder) >= size:
-                to_initiator += responder.feed(to_responder[:size])
-                to_responder = to_responder[size:]
-                continue
-            size = initiator.wanted
-            to_responder += initiator.feed(to_initiator[:size])
-            to_initiator = to_initiator[size:]
-        assert not to_responder
-        assert not to_initiator
+        exchange(initiator, responder)
         return initiator.session(), responder.session()
 
     def pair(self, **options: Any) -> tuple[Session, Session]:

@@ -16,15 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from safeser import families
-from safeser.audit import AuditKey, AuditLog
-from safeser.channel import Channel
-from safeser.gate.key_pairs import PrivateKey
 from safeser.gate.values import ANY_AUTHOR, Context, Kind
-from safeser.identity import Identity, Roster
 from safeser.operations import NAMES
 from safeser.policy import Policy
 from safeser.policy.compiled import Compiled
 from safeser.policy.source.context import Rule
+from tests.conftest import Doors
 from verification.benchmarks import report
 
 CONTEXTS = 1_000
@@ -84,33 +81,9 @@ class Side:
     """A channel that receives messages of one peer, with a log on disk."""
 
     def __init__(self, folder: Path, shadow: Policy | None) -> None:
-        policy = Policy.load("default")
-        self._log = AuditLog.open(folder, key=AuditKey.new(), principal="client")
-        keys = {name: PrivateKey.generate() for name in ("scheduler", "client")}
-        lines = (f"{key.public.text} {name} active 2026-01-01\n" for name, key in keys.items())
-        roster = Roster.parse("".join(lines))
-        there, here = (
-            Channel(
-                identity=Identity(name, key),
-                policy=policy,
-                audit=self._log,
-                roster=roster,
-                shadow=shadow,
-            )
-            for name, key in keys.items()
-        )
-        one, two = there.handshake(initiator=True), here.handshake(initiator=False)
-        to_here, to_there = one.outgoing, b""
-        while one.wanted or two.wanted:
-            if two.wanted and len(to_here) >= two.wanted:
-                size = two.wanted
-                to_there += two.feed(to_here[:size])
-                to_here = to_here[size:]
-            else:
-                size = one.wanted
-                to_here += one.feed(to_there[:size])
-                to_there = to_there[size:]
-        self.near, self.far = there.link(one), here.link(two)
+        doors = Doors(folder)
+        here = doors.channel("client", "default", shadow=shadow)
+        self.near, self.far = doors.shake(doors.channel("scheduler", "default"), here)
 
     def messages(self, header: dict[str, Any], frames: list[bytes]) -> None:
         """Receive, decide and record one message with one payload, many times."""

@@ -17,7 +17,7 @@ from safeser.dask.messages.sending import ElementWriter
 from safeser.families import serialize
 from safeser.operations import Server
 from tests.dask.attacks.rows import payload
-from tests.dask.transport.test_reading import GREETING, Wire
+from tests.dask.transport.conftest import GREETING, Wire
 
 #: The reference to the second payload, as msgpack has it.
 SECOND = b"\xd6\1\0\0\0\1"

@@ -188,16 +188,10 @@ async def test_a_key_that_nobody_lists_is_refused_and_recorded_with_its_address(
     assert net.seen == []
 
 
-async def test_the_first_words_of_a_responder_are_those_of_the_document(net):
+def test_the_first_words_of_a_responder_are_those_of_the_document():
     document = (Path(__file__).parents[3] / "docs/reference/envelope.md").read_text("utf-8")
-    async with net.serving() as listener:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
-        writer.write(PREAMBLE + bytes(32))  # a key of low order
-        refused = await closed_by_peer(reader)
-        writer.close()
-    assert refused == comm_module.REFUSED
-    assert refused[16:] == bytes(48)
-    for said in (refused[:16], comm_module._ACCEPTED, comm_module._FULL):
+    assert comm_module.REFUSED[16:] == bytes(48)
+    for said in (comm_module.REFUSED[:16], comm_module._ACCEPTED, comm_module._FULL):
         assert said.hex() in document
 
 
