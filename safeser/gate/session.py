@@ -341,6 +341,8 @@ class Session(KeepsSecrets):
             said = parse_block(plain, prelude.rest, self._limits)
         except EnvelopeError as error:
             self.end(error.message)
+            # What is raised refers to this call, and the one that parsed: none keeps the block.
+            plain, error.__traceback__ = b"", None
             raise
         return Arrival(self, keys, prelude.sequence, first, said)
 

@@ -21,8 +21,9 @@ from safeser.gate import direction
 from safeser.gate.format import DATA, pack_fields
 from safeser.gate.session import MAX_SECONDS, MAX_SESSION_BYTES, SessionClosed, Verified
 from safeser.gate.values import Limits
-from tests.refusal import refusal
+from tests.refusal import refusal, remembered
 
+SECRET = b"what nobody keeps"
 EDGES = [0, 1, 15, 16, 17, 4096, 65535, 65536, 65537, 70_000]
 frames_strategy = st.lists(
     st.one_of(
@@ -169,6 +170,15 @@ def test_limits_bind_both_sides(world):
         loose, _ = world.sessions()
         _, b = world.sessions(limits=tight)
         refused(world, b, world.sealed(loose, header, frames), "envelope.limits")
+
+
+def test_an_authentic_message_over_a_limit_leaves_no_plaintext(world):
+    loose, _ = world.sessions()
+    _, b = world.sessions(limits=Limits(max_frames=2))
+    wire = world.sealed(loose, b"", [SECRET] * 3)
+    with refusal(EnvelopeError, "envelope.limits") as caught:
+        world.read(b, wire)
+    assert not remembered(caught.value, SECRET)
 
 
 def test_a_frame_over_the_longest_is_refused(world, monkeypatch):

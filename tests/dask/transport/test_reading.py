@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import threading
+import tracemalloc
 import weakref
 
 import pytest
@@ -73,6 +76,38 @@ async def test_the_table_of_frames_counts_towards_the_budget(wire, monkeypatch):
     while budget.held < 8 * 90_000:
         await asyncio.sleep(0.001)
     reading.cancel()
+
+
+@pytest.mark.parametrize(("count", "size"), [(100_000, 0), (40_000, 1), (60_000, 3)])
+async def test_many_small_frames_cost_what_is_counted(wire, monkeypatch, count, size):
+    """Of a block alone, and of one with a part; both are larger than what is read at once."""
+    budget, costs = Unfinished(1 << 27), []
+    monkeypatch.setattr(module, "unfinished", budget)
+    real = Arrival.verified
+
+    def noted(self, end=b""):
+        made = real(self, end)
+        costs.append((budget.held, tracemalloc.get_traced_memory()[0] - before))
+        return made
+
+    w = wire("alice", asks=True)
+    comm = await w.greet()
+    await comm.write({"op": "gather", "keys": ["x"]})
+    monkeypatch.setattr(Arrival, "verified", noted)
+    sealed = w.sealed(b"\x80", b"\x90", *[bytes(size)] * (count - 2))
+    sending = threading.Thread(target=w.mine.sendall, args=(sealed,), daemon=True)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        sending.start()
+        with contextlib.suppress(SafeserError):  # no reply has frames that belong to no value
+            await comm.read()
+    finally:
+        tracemalloc.stop()
+    sending.join(10)
+    (counted, taken), *_ = costs[-1:]
+    assert taken <= counted
+    assert budget.held == 0
 
 
 # --- one budget ----------------------------------------------------------------------------------
