@@ -80,19 +80,20 @@ class PendingRecords:
 
     :param write: writes them to the log.
     :ivar events: the events to record.
-    :ivar counts: how many messages without authority were permitted, by what counts them.
-    :ivar counted: how many events the policy has counted instead, by what a count says of each.
+    :ivar counts: how many are counted instead, by what a count says of each.
     :ivar written: whether the log has them all.
     """
 
-    __slots__ = ("_write", "counted", "counts", "events", "written")
+    __slots__ = ("_write", "counts", "events", "written")
 
     def __init__(self, write: Callable[[PendingRecords], None]) -> None:
         self._write = write
         self.events: list[dict[str, Any]] = []
-        self.counts: dict[Callable[..., None], int] = {}
-        self.counted: dict[Counted, int] = {}
+        self.counts: dict[Counted, int] = {}
         self.written = False
+
+    def count(self, decision: Counted, times: int = 1) -> None:
+        self.counts[decision] = self.counts.get(decision, 0) + times
 
     def __enter__(self) -> PendingRecords:
         return self
@@ -101,7 +102,7 @@ class PendingRecords:
         self._write(self)
         self.written = True
         # An Admission refers to this object and may live as long as its connection.
-        self.events, self.counts, self.counted = [], {}, {}
+        self.events, self.counts = [], {}
 
 
 def event(

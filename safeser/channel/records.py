@@ -10,12 +10,11 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any, NoReturn
 
 from safeser.audit import SessionFacts
 from safeser.audit.names import policy_text
-from safeser.channel.budgets import MessageBudgets
+from safeser.channel.admitted import MessageBudgets
 from safeser.channel.events import (
     AuditSink,
     Counted,
@@ -103,10 +102,9 @@ class Recording:
         self.over: Ending | None = None
         self._when_over: Callable[[Ending], None] | None = None
         self._contexts: dict[tuple[bool, Kind, str | None], Context] = {}
-        # Names of the policy's contexts, for the log, and the policy that has them.
-        self._scopes: tuple[Policy | None, dict[Context, str]] = (None, {})
-        # What counts permitted messages without authority, and the policy under which it does.
-        self._counters: tuple[Policy | None, dict[Context, Callable[..., None]]] = (None, {})
+        # The count of a message that the policy permits, by context, and that policy.
+        self._permits: dict[Context, Counted] = {}
+        self._under: Policy | None = None
         self.facts = self._session_facts()
 
     @property
@@ -190,7 +188,7 @@ class Recording:
         said["session"] = self.facts
         if message is None and payload is not None:
             message = payload.message
-        scope = self._scope(context) if scope is None else scope
+        scope = self._counts(context)[-1] if scope is None else scope
         if message is not None:
             said["message"] = message
         if scope:
@@ -203,34 +201,21 @@ class Recording:
             said["reason"] = short_reason(reason)
         return said
 
-    def _scope(self, context: Context) -> str:
-        """Return the name of the policy's context that decides for *context*."""
-        policy, names = self._scopes
-        if policy is not self.channel.policy or len(names) >= _CONTEXTS_MAX:
-            policy, names = self.channel.policy, {}
-            self._scopes = policy, names
-        name = names.get(context)
-        if name is None:
-            rule = policy.match(context)
-            names[context] = name = "" if rule is None else rule.name
-        return name
-
-    def is_own(self, context: Context) -> bool:
-        """Tell whether *context* is the same object that :meth:`inbound` returned."""
-        return self._contexts.get((True, context.kind, context.operation)) is context
-
     def placed(self, context: Context) -> Context:
-        """Return *context* with the transport of this link, which its caller may leave out.
+        """Return *context* as this link has it: with its transport, which a caller may leave out.
 
         :raises PolicyDenied: if *context* has another transport than this process measured.
         """
+        inbound = context.sender == self.peer
+        own = (self.inbound if inbound else self.outbound)(context.kind, context.operation)
+        if own is context or own == context:
+            return own
         measured = (self.transport, self.same_host)
-        said = (context.transport, context.same_host)
-        if said == measured:
-            return context
-        if said != (None, None):
+        if (context.transport, context.same_host) not in ((None, None), measured):
             self.refuse(context, "context.session", "this link travels another way")
-        return replace(context, transport=self.transport, same_host=self.same_host)
+        if (context.sender, context.recipient) != (own.sender, own.recipient):
+            return replace(context, transport=self.transport, same_host=self.same_host)
+        return own
 
     def limit(self, limits: Limits) -> None:
         """Apply *limits* to messages that arrive from now on."""
@@ -328,19 +313,22 @@ class Recording:
             self._permitted(events, None)
 
     def _write(self, records: PendingRecords) -> None:
-        for counter, times in records.counts.items():
-            counter(times=times)
-        for decision, times in records.counted.items():
-            self._count_alone(decision, times)
+        for decision, times in records.counts.items():
+            self._count(decision, times)
         if records.events:
             self._record_all(records.events)
 
-    def _counting(self, scope: str, kind: str) -> Callable[..., None]:
-        """Return what counts a decision of the context *scope*."""
+    def _count(self, decision: Counted, times: int = 1) -> None:
+        """Count *decision*, or keep the count where the policy lets its messages pass meanwhile.
+
+        :raises AuditError: if it is neither counted nor kept.
+        """
+        scope, kind = decision[6], decision[5]
+        audit, count = self.audit, self.audit.count
         passing = scope in self.channel.policy.audit_failures and kind != Kind.CONTROL.value
-        if passing and isinstance(self.audit, KeepingSink):
-            return self.audit.count_anyway
-        return self.audit.count
+        if passing and isinstance(audit, KeepingSink):
+            count = audit.count_anyway
+        count(*decision[:5], times=times, kind=kind)
 
     def _record_all(self, events: Sequence[dict[str, Any]]) -> None:
         """Record *events*, or keep them where the policy lets their messages pass meanwhile.
@@ -376,53 +364,31 @@ class Recording:
         records: PendingRecords | None,
     ) -> list[dict[str, Any]]:
         """Return those of *events* that the policy wants a record of; count the others."""
-        kept = []
+        kept, count = [], self._count if records is None else records.count
         for each in events:
             level = levels.get(each.get("context", ""), "all")
             if level == "all" or (level == "refusals" and is_code(each)):
                 kept.append(each)
-            elif records is None:
-                self._count_alone(counted(each), 1)
             else:
-                decision = counted(each)
-                records.counted[decision] = records.counted.get(decision, 0) + 1
+                count(counted(each))
         return kept
-
-    def _count_alone(self, decision: Counted, times: int) -> None:
-        sender, recipient, operation, rule, permitted, kind, scope = decision
-        count = self._counting(scope, kind)
-        count(*(sender, recipient, operation, rule, permitted), times=times, kind=kind)
 
     def _record_refusal(self, said: dict[str, Any]) -> None:
         """Record or, where the policy says so, count one refusal."""
         if self.channel.policy.audit_levels.get(said.get("context", "")) == "counts":
-            self._count_alone(counted(said), 1)
+            self._count(counted(said))
         else:
             self._record_all((said,))
 
-    def _permitted_plain(self, context: Context, records: PendingRecords | None) -> None:
-        """Count a message that was permitted and needs no authority."""
-        counter = self._counter(context)
-        if records is None:
-            counter(times=1)
-        else:
-            records.counts[counter] = records.counts.get(counter, 0) + 1
-
-    def _counter(self, context: Context) -> Callable[..., None]:
-        """Return what counts permitted messages of *context*, called with how many."""
-        policy, shadow = self.channel.policy, self.channel.shadow
-        under, counters = self._counters
-        if under is not policy or shadow is not None or len(counters) >= _CONTEXTS_MAX:
-            counters = {}
-            self._counters = policy, counters
-        counter = counters.get(context)
-        if counter is None:
+    def _permitted_plain(
+        self, context: Context, records: PendingRecords | None, times: int = 1
+    ) -> None:
+        """Count messages that were permitted and need no authority."""
+        decision, shadow = self._counts(context), self.channel.shadow
+        if shadow is not None and (rule := shadow_rule(shadow, context)):
             # What a shadow refuses is told apart.
-            rule = "" if shadow is None else shadow_rule(shadow, context)
-            counter = counters[context] = self._counts(
-                context, f"shadow.{rule}" if rule else PERMIT, True
-            )
-        return counter
+            decision = self._counts(context, f"shadow.{rule}")
+        (self._count if records is None else records.count)(decision, times)
 
     # --- refusals --------------------------------------------------------------------------------
 
@@ -530,7 +496,7 @@ class Recording:
         """Count a refusal of a message with too many of them for a record of each."""
         self.attribute(error)
         with logged_failures("count"):
-            self._counts(context, error.rule, False)(times=1)
+            self._count(self._counts(context, error.rule, False))
 
     def _note_failure(
         self, name: str, context: Context, payload: Described, error: SafeserError
@@ -547,18 +513,21 @@ class Recording:
         )
         error.recorded = True
 
-    def _counts(self, context: Context, rule: str, permitted: bool) -> Callable[..., None]:
-        """Return what counts messages of *context* that *rule* decided."""
-        kind = context.kind.value
-        return partial(
-            self._counting(self._scope(context), kind),
-            sender=context.sender,
-            recipient=context.recipient,
-            operation=context.operation or "",
-            rule=rule,
-            permitted=permitted,
-            kind=kind,
-        )
+    def _counts(self, context: Context, rule: str = PERMIT, permitted: bool = True) -> Counted:
+        """Return the count of a message of *context* that *rule* decided.
+
+        Its last item is the name of the policy's context, or empty.
+        """
+        policy = self.channel.policy
+        if policy is not self._under or len(self._permits) >= _CONTEXTS_MAX:
+            self._permits, self._under = {}, policy
+        said = self._permits.get(context)
+        if said is None:
+            match = policy.match(context)
+            names = (context.sender, context.recipient, context.operation or "", PERMIT, True)
+            said = *names, context.kind.value, "" if match is None else match.name
+            self._permits[context] = said
+        return said if rule == PERMIT else (*said[:3], rule, permitted, *said[5:])
 
 
 def note_refusal(

@@ -23,13 +23,10 @@ from safeser.dask.messages.deciding import (
     judge_reply,
     names_operation,
     operation_of,
-    read,
-    read_apart,
     unknown_operation,
 )
 from safeser.dask.messages.elements import STREAMS, Elements
 from safeser.dask.messages.fetched import Unfetched, build_fetched, judge_fetched, takes_parts
-from safeser.dask.messages.own_requests import answered
 from safeser.dask.messages.pending import NO_REQUEST, Pending, is_actor_call, pending, rows_of
 from safeser.dask.messages.refused import Refusals
 from safeser.dask.messages.states import (
@@ -54,10 +51,8 @@ from safeser.dask.wire.ceilings import (
     incoming_bounds,
     reply_bounds,
 )
-from safeser.dask.wire.codec import has_large_element
-from safeser.dask.wire.gc_pause import gc_paused
+from safeser.dask.wire.codec import has_large_element, parse, parse_apart
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
-from safeser.gate import Verified
 from safeser.operations import Channel, Operation, Server, lookup
 from safeser.policy import Policy
 from safeser.values import Context, Kind
@@ -74,9 +69,6 @@ _CONFIRMED = frozenset({"get_data", "register_nanny"})
 
 #: Requests by which a worker or nanny joins its cluster.
 _REGISTRATIONS = frozenset({"register-worker", "register_nanny"})
-
-#: Messages with at least this many frames are read with the garbage collector paused.
-_MANY = 1000
 
 #: States in which malformed elements are dropped and the rest of their batch is handled.
 _BATCHES = frozenset({State.STREAMING, State.UNOPENED})
@@ -190,10 +182,17 @@ class Conversation:
 
         :raises SafeserError: if Dask's handshake or the reply to a request of this side is refused.
         """
-        if len(verified.frames) < _MANY:
-            return self._received(verified, deserializers)
-        with gc_paused:
-            return self._received(verified, deserializers)
+        requested = deserializers if self._willing is None else self._willing
+        side = self._side
+        if side is None or side.requested is not requested:
+            side = Side(self.link, requested, self._opens, self._taken, self._statements)
+            self._side = side
+        refusals = Refusals(self.link, verified.sequence)
+        try:
+            message = self._parse(verified, refusals)
+        except SafeserError as error:
+            return self._malformed(side, error, verified, refusals)
+        return _READERS[meaning_of(self.state, message.body)](self, side, message, refusals)
 
     def message_bounds(self) -> MessageBounds:
         """Return how large the peer's next message may be, before any of it is read."""
@@ -213,38 +212,24 @@ class Conversation:
             self._bounds = policy, bounds
         return bounds
 
-    def _received(self, verified: Arrived, deserializers: Sequence[str] | None) -> Any:
-        requested = deserializers if self._willing is None else self._willing
-        side = self._side
-        if side is None or side.requested is not requested:
-            side = Side(self.link, requested, self._opens, self._taken, self._statements)
-            self._side = side
-        refusals = Refusals(self.link, verified.sequence)
-        try:
-            message = self._parse(verified, refusals)
-        except SafeserError as error:
-            return self._malformed(side, error, verified, refusals)
-        return _READERS[meaning_of(self.state, message.body)](self, side, message, refusals)
-
     def _parse(self, verified: Arrived, refusals: Refusals) -> Message:
-        assert isinstance(verified, Verified)
-        policy = self.link.channel.policy
+        policy, ceiling_of = self.link.channel.policy, None
         if self.state in _REQUESTS:
             assert self.server is not None
-            return read(verified, policy, ceilings_of(self.link, self.server, Channel.RPC))
-        if self.state in _BATCHES and has_large_element(verified.frames):
+            ceiling_of = ceilings_of(self.link, self.server, Channel.RPC)
+        elif self.state in _BATCHES and has_large_element(verified.frames):
             return self._parse_apart(verified, refusals)
-        return read(verified, policy)
+        return Message(verified, *parse(verified.frames, policy.limits, ceiling_of), policy)
 
     def _parse_apart(self, verified: Arrived, refusals: Refusals) -> Message:
         """Parse a batch element by element; note a refusal for each malformed one."""
-        assert isinstance(verified, Verified)
         assert self._elements is not None
+        policy = self.link.policy
         ceiling_of = ceilings_of(self.link, self._elements.reads, Channel.STREAM)
-        parsed, errors = read_apart(verified, self.link.policy, ceiling_of)
+        parsed, errors = parse_apart(verified.frames, policy.limits, ceiling_of)
         for error in errors:
             refusals.note(error)
-        return parsed
+        return Message(verified, *parsed, policy)
 
     def _malformed(
         self, side: Side, error: SafeserError, verified: Arrived, refusals: Refusals
@@ -312,7 +297,7 @@ class Conversation:
             check_registration(row, body)
             judged = judge_operation(side, row, body, message)
             self._identity.claim_client_id(row, body)
-            own = answered(row, side.link.peer, built := build(judged))
+            own = replies.answered(row, side.link.peer, built := build(judged))
         except SafeserError as error:
             refusals.note(error, body, heard=reply)
             if reply:
@@ -379,10 +364,10 @@ class Conversation:
         assert self._elements is not None
         if self.state is State.OPENING:
             self._happens(Event.STREAM_BEGUN)
-        batch = self._elements.receive(side, message, refusals)
-        if batch.reports:
-            self.answers.append(self._plain(batch.reports, listed=True))
-        return batch.elements or SKIP
+        elements, reports = self._elements.receive(side, message, refusals)
+        if reports:
+            self.answers.append(self._plain(reports, listed=True))
+        return elements or SKIP
 
     def _start(self, side: Side, message: Message, refusals: Refusals) -> Any:
         """Read the start of a client's stream, or raise why there is none.

@@ -49,7 +49,7 @@ _TIMES = tuple(bytes((before, 0xFF)) for before in _BEFORE_TIMES)
 _FEW = 8
 
 #: Bytes of a message that :func:`read_plain` reads; a larger one may take longer by its repetition.
-_PLAIN = 1 << 13
+_PLAIN = 1 << 15
 
 #: What begins each of the markers.
 _MARK = b"__"
@@ -143,18 +143,18 @@ def _has_time(piece: bytes) -> bool:
     return any(mark in piece for mark in _TIMES)
 
 
-def read_plain(data: bytes, limits: Limits) -> Any:
-    """Return the one small value in *data* if it is plainly in order, else :data:`UNSURE`.
+def read_plain(packed: Any, limits: Limits) -> Any:
+    """Return the one small value in *packed* if it is plainly in order, else :data:`UNSURE`.
 
     Of nearly all messages that is plain without a look at each container: none can hold too many
     elements or levels, no key can be a marker, all keys are text or bytes, whose hashes are this
     process's own secret, and what was read is packed into the same bytes again, which no repeated
     key would be. Whatever it is not sure of, :class:`Reader` reads.
     """
-    size = len(data)
-    if size > _PLAIN or 2 * size * ELEMENT > limits.max_memory or _MARK in data:
+    size = len(packed)
+    if size > _PLAIN or 2 * size * ELEMENT > limits.max_memory or _MARK in (data := bytes(packed)):
         return UNSURE
-    if len(data.translate(None, NO_CONTAINER)) > limits.max_depth:  # it may be nested deeper
+    if len(data.translate(None, NO_CONTAINER)) > limits.max_depth and not _is_flat(data, limits):
         return UNSURE
     if 0xFF in data and _has_time(data):
         return UNSURE
@@ -163,6 +163,37 @@ def read_plain(data: bytes, limits: Limits) -> Any:
         return value if packed_again(value) == data else UNSURE
     except (msgpack.UnpackException, ValueError, TypeError, RecursionError):
         return UNSURE
+
+
+def _is_flat(data: bytes, limits: Limits) -> bool:
+    """Tell whether *data* is surely nested no deeper than *limits* let it; nothing of it is built.
+
+    Within so many lists that msgpack takes no more levels than those. It does not count the last
+    one where that is empty.
+    """
+    before = _STACK - limits.max_depth + 1
+    if before < 0:
+        return False
+    scanner = msgpack.Unpacker(max_buffer_size=before + len(data))
+    scanner.feed(b"\x91" * before)
+    scanner.feed(data)
+    try:
+        scanner.skip()
+    except (msgpack.UnpackException, ValueError):
+        return False
+    return True
+
+
+def _takes(levels: int) -> bool:
+    try:
+        msgpack.unpackb(b"\x91" * levels + b"\xc0")
+    except (msgpack.UnpackException, ValueError):
+        return False
+    return True
+
+
+#: Levels that msgpack takes. Where it has no such limit, nothing is flat by it.
+_STACK = 1024 if _takes(1024) and not _takes(1025) else -1
 
 
 def _unsure(code: int, data: Any) -> NoReturn:

@@ -75,7 +75,7 @@ def costs(doors):
 
 @pytest.mark.parametrize(
     ("step", "calls", "files"),
-    [("scheduler reads", 158, 31), ("scheduler writes", 39, 14), ("client reads", 138, 32)],
+    [("scheduler reads", 157, 30), ("scheduler writes", 38, 13), ("client reads", 134, 31)],
 )
 def test_one_array_takes_no_more_calls_than_this(costs, step, calls, files):
     cost = costs[step]

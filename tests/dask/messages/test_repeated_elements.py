@@ -77,7 +77,7 @@ def test_nothing_is_admitted_on_a_link_that_is_over(stream):
 
 
 def test_a_decision_under_a_policy_that_was_replaced_meanwhile_is_not_kept(stream, monkeypatch):
-    stream.server._elements._repeated.clear()
+    stream.server._elements.known.clear()
     real = module.judge_operation
     newer = Policy.parse(_newer())
 
@@ -88,7 +88,7 @@ def test_a_decision_under_a_policy_that_was_replaced_meanwhile_is_not_kept(strea
 
     monkeypatch.setattr(module, "judge_operation", replaced)
     stream.attack([FINISHED])
-    assert stream.server._elements._repeated == {}
+    assert stream.server._elements.known == {}
 
 
 def test_what_cannot_be_counted_is_not_handled_and_its_stream_goes_on(stream):
