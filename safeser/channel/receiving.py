@@ -199,7 +199,8 @@ class Receiving(Sending):
         policy = self.channel.policy
         decision = policy.decide(context, "msgpack")
         if not decision.permitted:
-            self._refuse_operation(context, decision, message=verified.sequence)
+            said = (decision.rule, decision.reason)
+            self.refuse(context, *said, fix=decision.fix, message=verified.sequence)
         if not payloads:
             if context.kind is Kind.ADMIN:  # as most
                 self._permitted_plain(context, records)
@@ -254,9 +255,7 @@ class Receiving(Sending):
             return False
         return verified.session_id == self.session.id
 
-    def count_again(
-        self, admitted: Admitted, times: int = 1, records: PendingRecords | None = None
-    ) -> None:
+    def count_again(self, admitted: Admitted, times: int = 1) -> None:
         """Count messages that pass by the decision on *admitted*, see :meth:`holds_again`.
 
         :raises AuditError: if the log takes no count; none of them may be handled then.
@@ -264,7 +263,7 @@ class Receiving(Sending):
         context = admitted.admission.context
         if admitted.outcomes or not is_counted(context):
             raise TypeError("a message with payloads or authority is decided each time")
-        self._permitted_plain(context, records, times)
+        self._permitted_plain(context, None, times)
 
     def _record_payloads(self, admitted: Admitted) -> None:
         """Record each payload that may be loaded, and after all of them the pickles inside some."""
@@ -456,7 +455,8 @@ class Receiving(Sending):
         """
         decision = self.channel.policy.permits_operation(context)
         if not decision.permitted:
-            self._refuse_operation(context, decision, where=where)
+            said = (decision.rule, decision.reason)
+            self.refuse(context, *said, fix=decision.fix, where=where)
 
     def caller_refusal(
         self, context: Context, payload: Described, deserializers: Sequence[str] | None

@@ -294,7 +294,7 @@ class Recording:
 
         :raises AuditError: at the end, if they cannot be written; nothing may be loaded then.
         """
-        return PendingRecords(self._write)
+        return PendingRecords(self._count, self._record_all)
 
     def note_reading(self, context: Context, authors: Iterable[str], where: str = "keys") -> None:
         """Record that the sender of *context* may read values of other *authors*, one by one.
@@ -311,12 +311,6 @@ class Recording:
             events.append(made)
         if events:
             self._permitted(events, None)
-
-    def _write(self, records: PendingRecords) -> None:
-        for decision, times in records.counts.items():
-            self._count(decision, times)
-        if records.events:
-            self._record_all(records.events)
 
     def _count(self, decision: Counted, times: int = 1) -> None:
         """Count *decision*, or keep the count where the policy lets its messages pass meanwhile.
@@ -392,21 +386,9 @@ class Recording:
 
     # --- refusals --------------------------------------------------------------------------------
 
-    def refuse(
-        self,
-        context: Context,
-        rule: str,
-        reason: str,
-        *,
-        payload: Described | None = None,
-        where: str = "",
-        fix: str = "",
-        message: int | None = None,
-    ) -> NoReturn:
-        """Record a refusal and raise it as :class:`PolicyDenied`."""
-        raise self.refusal(
-            context, rule, reason, payload=payload, where=where, fix=fix, message=message
-        )
+    def refuse(self, context: Context, rule: str, reason: str, **said: Any) -> NoReturn:
+        """Record a refusal and raise it as :class:`PolicyDenied`, see :meth:`refusal`."""
+        raise self.refusal(context, rule, reason, **said)
 
     def refusal(
         self,

@@ -15,7 +15,7 @@ from safeser.channel.records import Recording
 from safeser.errors import SafeserError
 from safeser.families.registered.own import before_typed
 from safeser.pickles.advice import NEVER
-from safeser.values import SEALED, Context, Decision, Described, Grant
+from safeser.values import SEALED, Context, Described, Grant
 
 __all__ = ["FLOOR", "Sending", "is_asked_for", "is_own_reply", "ordered"]
 
@@ -57,7 +57,7 @@ class Sending(Recording):
         self.require_open(context)
         decision = self.channel.policy.decide(context, "msgpack", sealing=True)
         if not decision.permitted:
-            self._refuse_operation(context, decision)
+            self.refuse(context, decision.rule, decision.reason, fix=decision.fix)
 
     def allowed(self, context: Context, serializers: Sequence[str] | None = None) -> Grant:
         """Return the grant for sending in *context*, narrowed to *serializers*."""
@@ -119,12 +119,6 @@ class Sending(Recording):
                 fix="Convert it to numbers, text, arrays or frames, which need no pickle."
                 f"{otherwise}",
             )
-
-    def _refuse_operation(
-        self, context: Context, decision: Decision, *, where: str = "", message: int | None = None
-    ) -> None:
-        rule, reason, fix = decision.rule, decision.reason, decision.fix
-        self.refuse(context, rule, reason, where=where, fix=fix, message=message)
 
 
 def is_own_reply(context: Context, payload: Described, principal: str) -> bool:

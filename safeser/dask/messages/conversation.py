@@ -55,7 +55,7 @@ from safeser.dask.wire.codec import has_large_element, parse, parse_apart
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.operations import Channel, Operation, Server, lookup
 from safeser.policy import Policy
-from safeser.values import Context, Kind
+from safeser.values import Kind
 
 __all__ = ["SKIP", "Conversation"]
 
@@ -66,9 +66,6 @@ SKIP: Any = type("Skip", (), {"__repr__": lambda self: "SKIP"})()
 
 #: Requests whose asker confirms the reply with one more message, which is not a request.
 _CONFIRMED = frozenset({"get_data", "register_nanny"})
-
-#: Requests by which a worker or nanny joins its cluster.
-_REGISTRATIONS = frozenset({"register-worker", "register_nanny"})
 
 #: States in which malformed elements are dropped and the rest of their batch is handled.
 _BATCHES = frozenset({State.STREAMING, State.UNOPENED})
@@ -154,9 +151,6 @@ class Conversation:
     def forgotten(self) -> bool:
         """Whether Dask keeps no state of this connection after a failed read."""
         return self.state in GREETINGS or self.state is State.UNOPENED
-
-    def inbound_context(self) -> Context:
-        return self.link.inbound(Kind.ADMIN)
 
     def take_answers(self) -> list[list[Any]]:
         """Return and clear the messages that refusals queued for the peer."""
@@ -262,14 +256,7 @@ class Conversation:
     def _greeting(self, side: Side, message: Message, refusals: Refusals) -> Any:
         """Read Dask's own handshake: versions, as plain data."""
         del side
-        try:
-            return self._greeted_by(message)
-        except PayloadError as error:
-            refusals.note(error)
-            raise
-
-    def _greeted_by(self, message: Message) -> Any:
-        self.link.admit(message.verified, self.inbound_context())
+        self.link.admit(message.verified, self.link.inbound(Kind.ADMIN))
         match message.body:
             case {"pickle-protocol": int() as protocol, "python": tuple() as python} if (
                 not message.rows and 4 <= protocol <= 99 and all(type(n) is int for n in python)
@@ -279,7 +266,9 @@ class Conversation:
                 self._remote = names.get(remote) if isinstance(remote, str) else None
                 self._happens(Event.GREETED)
                 return {"compression": None, "python": python, "pickle-protocol": protocol}
-        raise PayloadError("Dask's handshake is malformed", rule="payload.handshake")
+        error = PayloadError("Dask's handshake is malformed", rule="payload.handshake")
+        refusals.note(error)
+        raise error
 
     # --- receiving: where this side serves -------------------------------------------------------
 
@@ -321,7 +310,7 @@ class Conversation:
             return self._request(side, message, refusals)  # refused there: it names no operation
         self._current = None
         self._happens(Event.REQUEST_ENDED)
-        self.link.admit(message.verified, self.inbound_context())
+        self.link.admit(message.verified, self.link.inbound(Kind.ADMIN))
         return message.body
 
     def refuse(self, request: Mapping[str, Any], error: SafeserError) -> None:
@@ -423,7 +412,7 @@ class Conversation:
     def _failed(self, reply: dict[str, Any]) -> Any:
         """Return a *reply* that reports a failure in a form that Dask handles, or raise it."""
         asked, refusal = self._asked, reply.get("exception")
-        tell = self._registration_refused if asked.name in _REGISTRATIONS else None
+        tell = self._registration_refused if asked.name in sending.REGISTERING else None
         if tell is not None and isinstance(refusal, SafeserError):
             tell(refusal)
         if asked.name == "get_data" and not self._opens:

@@ -59,16 +59,8 @@ class _Known(NamedTuple):
     admitted: Admitted
 
 
-class _Decided(NamedTuple):
-    """One element, decided.
-
-    :param passed: its decision; None for a refused element.
-    :param instead: the element that replaces a refused one, or None to leave it out.
-    """
-
-    element: Any
-    passed: Judged | _Known | None
-    instead: dict[str, Any] | None = None
+#: One element; its decision, or None where it is refused; and what replaces it then, if anything.
+_Decided = tuple[Any, Judged | _Known | None, dict[str, Any] | None]
 
 
 class Elements:
@@ -119,7 +111,7 @@ class Elements:
                 batch.decide(records)
         except AuditError as error:
             batch.refuse_all(error)
-        made = batch.build()
+        made = tuple([one for one in map(batch.built, batch.decided) if one is not None])
         return made, [] if batch.graphs is None else batch.graphs.elements()
 
     def holding(self, message: Message) -> Mapping[str, _Known]:
@@ -153,6 +145,7 @@ class Elements:
 class _Batch:
     """The elements of one message, from their decisions to what Dask handles.
 
+    :ivar decided: those that are decided, in order.
     :ivar graphs: failures of refused graphs, where the peer is a client.
     """
 
@@ -161,7 +154,7 @@ class _Batch:
         self._side = side
         self._message = message
         self._refusals = refusals
-        self._decided: list[_Decided] = []
+        self.decided: list[_Decided] = []
         self.graphs = GraphFailures() if stream.answers_clients else None
 
     def decide(self, records: PendingRecords) -> None:
@@ -171,7 +164,7 @@ class _Batch:
         elements are of few rows and carry no payloads: of those, the decision is looked up, and
         only who they name and the shapes of their fields remain to be checked.
         """
-        stream, message, decided = self._stream, self._message, self._decided
+        stream, message, decided = self._stream, self._message, self.decided
         elements = message.body if isinstance(message.body, tuple) else (message.body,)
         known, again, strange = stream.holding(message), dict[str, int](), 0
         for each in elements:
@@ -196,31 +189,24 @@ class _Batch:
                 if found is None:
                     judged = judge_operation(self._side, row, each, message, records)
                     stream.keep(row, judged, message.policy)
-                    decided.append(_Decided(each, judged))
+                    decided.append((each, judged, None))
                 else:
                     check_fields(found.row, each, payloads=False)
                     again[name] = again.get(name, 0) + 1
-                    decided.append(_Decided(each, found))
+                    decided.append((each, found, None))
             except SafeserError as error:
-                decided.append(_Decided(each, None, self._refused(each, error)))
+                decided.append((each, None, self._refused(each, error)))
         for name, times in again.items():
-            stream.link.count_again(known[name].admitted, times, records)
+            stream.link.count_again(known[name].admitted, times)
 
     def refuse_all(self, error: AuditError) -> None:
         """Refuse what was to be recorded, so that it is not loaded; refused ones stay refused."""
-        self._decided = [
-            _Decided(each.element, None, self._refused(each.element, error))
-            if each.passed
-            else each
-            for each in self._decided
+        self.decided = [
+            (element, None, instead if passed is None else self._refused(element, error))
+            for element, passed, instead in self.decided
         ]
 
-    def build(self) -> tuple[Any, ...]:
-        """Return the elements for Dask to handle."""
-        made = map(self._built, self._decided)
-        return tuple([each for each in made if each is not None])
-
-    def _built(self, decided: _Decided) -> Any:
+    def built(self, decided: _Decided) -> Any:
         """Return the element for Dask to handle, or None if there is none."""
         element, passed, instead = decided
         if passed is None:

@@ -41,12 +41,7 @@ _PIECE = 1 << 18
 
 #: What stands before the type, 0xFF, of msgpack's timestamps, and may stand there in other bytes:
 #: no hook is asked about that extension. They are 4, 8 or 12 bytes long; msgpack takes no others.
-_BEFORE_TIMES = b"\xd6\xd7\x04\x08\x0c"
-_TIMES = tuple(bytes((before, 0xFF)) for before in _BEFORE_TIMES)
-
-#: Bytes 0xFF of a message that are looked at one by one; more are searched for, which costs the
-#: same however many there are.
-_FEW = 8
+_TIMES = tuple(bytes((before, 0xFF)) for before in b"\xd6\xd7\x04\x08\x0c")
 
 #: Bytes of a message that :func:`read_plain` reads; a larger one may take longer by its repetition.
 _PLAIN = 1 << 15
@@ -133,13 +128,6 @@ def _may_hold_times(packed: Any) -> bool:
 
 
 def _has_time(piece: bytes) -> bool:
-    at = -1
-    for _ in range(_FEW):
-        at = piece.find(0xFF, at + 1)
-        if at < 0:
-            return False
-        if at and piece[at - 1] in _BEFORE_TIMES:
-            return True
     return any(mark in piece for mark in _TIMES)
 
 
@@ -156,10 +144,9 @@ def read_plain(packed: Any, limits: Limits) -> Any:
         return UNSURE
     if len(data.translate(None, NO_CONTAINER)) > limits.max_depth and not _is_flat(data, limits):
         return UNSURE
-    if 0xFF in data and _has_time(data):
-        return UNSURE
     try:
-        value = msgpack.unpackb(data, use_list=False, ext_hook=_unsure)
+        # A timestamp, about which no hook is asked, becomes a number, which is packed otherwise.
+        value = msgpack.unpackb(data, use_list=False, ext_hook=_unsure, timestamp=1)
         return value if packed_again(value) == data else UNSURE
     except (msgpack.UnpackException, ValueError, TypeError, RecursionError):
         return UNSURE
