@@ -156,16 +156,13 @@ def parse(verified: Verified) -> LibraryMessage:
         raise _malformed("is not canonical MessagePack") from None
     match words:
         case [dict() as header, str() as kind, operation]:
-            _check(kind, operation)
+            if kind not in _KINDS:
+                raise _malformed("names no kind")
+            named = type(operation) is str and len(operation) <= _MAX_OPERATION
+            if operation is not None and not named:
+                raise _malformed("names no operation")
             return LibraryMessage(header, kind, operation, verified.frames)
     raise _malformed("is no list of a family header, a kind and an operation")
-
-
-def _check(kind: str, operation: Any) -> None:
-    if kind not in _KINDS:
-        raise _malformed("names no kind")
-    if operation is not None and not (type(operation) is str and len(operation) <= _MAX_OPERATION):
-        raise _malformed("names no operation")
 
 
 def _malformed(problem: str) -> PayloadError:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from safeser.audit import SessionFacts
 from safeser.audit.names import policy_text
@@ -25,7 +25,7 @@ from safeser.channel.events import (
     is_code,
     short_reason,
 )
-from safeser.channel.standing import ChannelView, Ending
+from safeser.channel.standing import Ending
 from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.gate import Handshake, Session
 from safeser.identity import PublicKey
@@ -33,6 +33,9 @@ from safeser.policy import Policy
 from safeser.policy.questions.readable import readable
 from safeser.policy.questions.shadow import PERMIT, shadow_rule
 from safeser.values import UNKNOWN, Context, Described, Kind, Limits
+
+if TYPE_CHECKING:
+    from safeser.channel.door import Channel
 
 __all__ = ["ID_LENGTH", "PATIENCE", "Recording", "logged_failures", "note_refusal"]
 
@@ -72,7 +75,7 @@ class Recording:
         session: Session,
         own_key: PublicKey | None = None,
         stated_policy: str = "",
-        channel: ChannelView,
+        channel: Channel,
         audit: AuditSink,
         transport: str = "library",
         same_host: bool | None = None,

@@ -191,20 +191,17 @@ class Conversation:
     def message_bounds(self) -> MessageBounds:
         """Return how large the peer's next message may be, before any of it is read."""
         if self._elements is not None:
-            return self._stream_bounds(self._elements.reads)
+            policy, bounds = self._bounds
+            if policy is not self.link.policy:  # computed once for each
+                policy, reads = self.link.policy, self._elements.reads
+                bounds = incoming_bounds(self.link, reads, Channel.STREAM)
+                self._bounds = policy, bounds
+            return bounds
         if not self.greeted:
             return greeting_bounds()
         if self.server is not None:
             return incoming_bounds(self.link, self.server, Channel.RPC)
         return reply_bounds(self.link, self._asked.rows)
-
-    def _stream_bounds(self, reads: Server) -> MessageBounds:
-        """Return the bounds of a batch of elements, which are computed once for each policy."""
-        policy, bounds = self._bounds
-        if policy is not self.link.policy:
-            policy, bounds = self.link.policy, incoming_bounds(self.link, reads, Channel.STREAM)
-            self._bounds = policy, bounds
-        return bounds
 
     def _parse(self, verified: Arrived, refusals: Refusals) -> Message:
         policy, ceiling_of = self.link.channel.policy, None
@@ -405,9 +402,14 @@ class Conversation:
         except SafeserError as error:
             refusals.note(error, heard=asked is not NO_REQUEST)
             return self._without_values(error)
-        if self._opens and asked.is_actor_call:
-            return self._called(reply)
-        return self._failed(reply) if replies.is_uncaught(reply) else reply
+        if not replies.is_uncaught(reply):
+            return reply
+        if not (self._opens and asked.is_actor_call):
+            return self._failed(reply)
+        refusal = reply.get("exception")
+        if refusal is None or isinstance(refusal, OSError):  # Dask itself handles a lost worker
+            return reply
+        return replies.failed_call(refusal)
 
     def _failed(self, reply: dict[str, Any]) -> Any:
         """Return a *reply* that reports a failure in a form that Dask handles, or raise it."""
@@ -425,13 +427,6 @@ class Conversation:
             raise refusal if isinstance(refusal, Exception) else PolicyDenied("refused by the peer")
         return reply if self._opens else replies.unless_refused(reply)
 
-    def _called(self, reply: Any) -> Any:
-        """Return an actor's answer, or its refusal in a form that Dask's actor reads."""
-        refusal = reply.get("exception") if replies.is_uncaught(reply) else None
-        if refusal is None or isinstance(refusal, OSError):  # Dask itself handles a lost worker
-            return reply
-        return replies.failed_call(refusal)
-
     def _built_reply(self, side: Side, message: Message, refusals: Refusals) -> Any:
         """Decide, record and build a reply; a refused value of ``get_data`` fails alone."""
         values = self._asked.name == "get_data"
@@ -443,17 +438,13 @@ class Conversation:
         reply, failed, refused = build_fetched(fetched)
         for error in refused:
             refusals.note(error, heard=True)
-        if failed:
-            reply["data"] |= self._instead_of_values(failed)
+        if failed:  # many values may share one error
+            instead: dict[SafeserError, Any] = {
+                error: Unfetched(error) if self._opens else replies.refused(error, self.link.local)
+                for error in set(failed.values())
+            }
+            reply["data"] |= {key: instead[error] for key, error in failed.items()}
         return reply
-
-    def _instead_of_values(self, failed: Mapping[Any, SafeserError]) -> dict[Any, Any]:
-        """Return the replacement of each failed value; many may share one error."""
-        instead: dict[SafeserError, Any] = {
-            error: Unfetched(error) if self._opens else replies.refused(error, self.link.local)
-            for error in set(failed.values())
-        }
-        return {key: instead[error] for key, error in failed.items()}
 
     def _without_values(self, error: SafeserError) -> Any:
         """Return the replacement of a refused reply, or raise *error*."""
