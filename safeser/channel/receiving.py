@@ -28,7 +28,7 @@ from safeser.channel.admitted import (
     make_received,
 )
 from safeser.channel.events import PendingRecords
-from safeser.channel.sending import Sending, is_asked_for, is_own_reply
+from safeser.channel.records import Recording, is_asked_for, is_own_reply
 from safeser.channel.shadow import note_shadow
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.policy import Policy
@@ -46,7 +46,7 @@ _BARE_PICKLE: dict[str, Any] = {"serializer": "pickle", "writeable": []}
 _WRAPS = attrgetter("wraps")
 
 
-class Receiving(Sending):
+class Receiving(Recording):
     """The receiving half of one authenticated connection; the base of :class:`Link`."""
 
     def payload(

@@ -32,7 +32,7 @@ from safeser.identity import PublicKey
 from safeser.policy import Policy
 from safeser.policy.questions.readable import readable
 from safeser.policy.questions.shadow import PERMIT, shadow_rule
-from safeser.values import UNKNOWN, Context, Described, Kind, Limits
+from safeser.values import SEALED, UNKNOWN, Context, Described, Kind, Limits
 
 if TYPE_CHECKING:
     from safeser.channel.door import Channel
@@ -56,10 +56,30 @@ ID_LENGTH = 12
 _CONTEXTS_MAX = 512
 
 
+#: Families that need no grant of their own: they cannot reach code and carry no types of a library.
+FLOOR = ("msgpack", "error")
+
+
+def is_asked_for(family: str, families: Sequence[str]) -> bool:
+    """Tell whether a caller's list covers *family*; Dask's ``pickle`` includes cloudpickle."""
+    if family in FLOOR or family in families:
+        return True
+    return family == "cloudpickle" and "pickle" in families
+
+
+def is_own_reply(context: Context, payload: Described, principal: str) -> bool:
+    """Tell whether *payload* is a task that *principal* signed, and the reply to its request.
+
+    A payload among others in a reply, such as a plugin for a worker that registers, is not one.
+    """
+    signed = payload.family == SEALED and payload.author == principal
+    return signed and context.operation is None and payload.where == ""
+
+
 class Recording:
     """One authenticated connection, the policy that decides on it, and the log of what was decided.
 
-    The base of :class:`safeser.channel.sending.Sending`.
+    The base of :class:`safeser.channel.link.Link`.
 
     :param own_key: the key with which this side authenticated; None where it did not.
     :param stated_policy: the hash of the policy that this side stated when it began the session.
