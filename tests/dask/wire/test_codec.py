@@ -273,6 +273,13 @@ def test_it_is_not_sure_of_anything_else(data):
     assert read_plain(data, LIMITS) is UNSURE
 
 
+@given(st.recursive(st.integers(-1, 1) | st.text(), lambda inner: st.lists(inner), max_leaves=20))
+def test_it_takes_nothing_that_the_reader_refuses(value):
+    limits, data = Limits(max_depth=3), msgpack.packb(value)
+    found = read_plain(data, limits)
+    assert found is UNSURE or found == Reader(limits).read(data)
+
+
 def test_it_is_not_sure_of_more_elements_than_a_message_may_have():
     data = msgpack.packb([0] * 20)
     assert read_plain(data, Limits(max_memory=10 << 7)) is UNSURE
