@@ -155,10 +155,9 @@ def read_plain(packed: Any, limits: Limits) -> Any:
 def _is_flat(data: bytes, limits: Limits) -> bool:
     """Tell whether *data* is surely nested no deeper than *limits* let it; nothing of it is built.
 
-    Within so many lists that msgpack takes no more levels than those. It does not count the last
-    one where that is empty.
+    It is read within so many lists that msgpack takes no more levels than those.
     """
-    before = _STACK - limits.max_depth + 1
+    before = _STACK - limits.max_depth
     if before < 0:
         return False
     scanner = msgpack.Unpacker(max_buffer_size=before + len(data))
