@@ -6,18 +6,20 @@ of reading or checking is passed on with it, and the next step takes that result
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, NoReturn
+from weakref import WeakKeyDictionary
 
 from safeser import families as serialization
 from safeser.channel.events import PendingRecords
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.gate.format import byte_count
 from safeser.gate.session import Verified
-from safeser.gate.values import Context, Grant, Kind
+from safeser.gate.values import Context, Grant, Kind, Limits
 from safeser.policy import Policy
+from safeser.policy.questions.shadow import Allowance
 from safeser.policy.rules import WEAKEST
 
 
@@ -52,21 +54,55 @@ class Unverified:
 Arrived = Verified | Unverified
 
 
-class _OfLink:
-    """Refuses to be made: only :mod:`safeser.channel.receiving` makes these values."""
+#: For reading pickles to derive their families, for checking payloads, and for loading them.
+Budgets = tuple[serialization.Budget, serialization.Budget, serialization.Budget]
 
-    __slots__ = ()
-
-    def __new__(cls, *_: object, **__: object) -> Self:
-        raise TypeError(f"only a Link makes {cls.__name__} values")
-
-    @classmethod
-    def _make(cls, _: Iterable[Any]) -> Self:  # which _replace calls
-        raise TypeError(f"only a Link makes {cls.__name__} values")
+#: Of a message without payloads.
+UNUSED: Budgets = (serialization.Budget(Limits()),) * 3
 
 
-class ReceivedFields(NamedTuple):
-    """The fields of a :class:`Received`."""
+class MessageBudgets:
+    """The budgets of each message of one connection.
+
+    One lives as long as its message, so that neither interleaving the elements of two messages nor
+    reading one message twice gives more than one budget for each.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits  # of messages that arrive from now on
+        self._of: WeakKeyDictionary[Arrived, Budgets] = WeakKeyDictionary()
+        self._allowances: WeakKeyDictionary[Arrived, Allowance] = WeakKeyDictionary()
+
+    def of(self, verified: Arrived) -> Budgets:
+        """Return the budgets of *verified*, which all of its elements share."""
+        found = self._of.get(verified)
+        if found is None:
+            made, limits = serialization.Budget, self.limits
+            found = self._of[verified] = made(limits), made(limits), made(limits)
+        return found
+
+    def allowance(self, verified: Arrived) -> Allowance:
+        """Return what may be read of *verified* for a shadow policy."""
+        return self._allowances.setdefault(verified, Allowance())
+
+
+class Received(NamedTuple):
+    """One payload of a verified message: its shape is read, and it is not decided yet.
+
+    Only a :class:`Link` makes one.
+
+    :param verified: the message that it came in.
+    :param policy: the policy by which its family was derived.
+    :param grant: the most that its author may send in *context*.
+    :param reading: its shape, to be taken once: nodes hold intermediate results for one object, and
+        building two from them would share memory. None for bare and sealed payloads.
+    :param denial: the names in a pickle that make it code, where the pickle was read.
+    :param wraps: whether its handler unpickles bytes that it may hold.
+    :param relayed: whether this process relays it and never opens it.
+    :param again: reads it in another context or under another policy; None if bare or sealed.
+    :param bare: whether it is bytes that its handler unpickles, not a value of a family.
+    :param sealed: the signed graph or task in it; its author's signature is verified.
+    """
 
     where: str
     family: str
@@ -84,30 +120,9 @@ class ReceivedFields(NamedTuple):
     denial: PolicyDenied | None = None
     wraps: bool = False
     relayed: bool = False
-    takes_own: bool = True
+    again: Callable[..., Received] | None = None
     bare: bool = False
     sealed: Any = None
-
-
-class Received(_OfLink, ReceivedFields):  # type: ignore[misc]  # it refuses _make
-    """One payload of a verified message: its shape is read, and it is not decided yet.
-
-    Only a :class:`Link` makes one.
-
-    :param verified: the message that it came in.
-    :param policy: the policy by which its family was derived.
-    :param grant: the most that its author may send in *context*.
-    :param reading: its shape, to be taken once: nodes hold intermediate results for one object, and
-        building two from them would share memory. None for bare and sealed payloads.
-    :param denial: the names in a pickle that make it code, where the pickle was read.
-    :param wraps: whether its handler unpickles bytes that it may hold.
-    :param relayed: whether this process relays it and never opens it.
-    :param takes_own: whether classes of this process's program may be rebuilt under *policy*.
-    :param bare: whether it is bytes that its handler unpickles, not a value of a family.
-    :param sealed: the signed graph or task in it; its author's signature is verified.
-    """
-
-    __slots__ = ()
 
     @property
     def message(self) -> int:
@@ -143,14 +158,7 @@ class Admission:
         return self.policy.grant(self.context)
 
 
-class PermittedFields(NamedTuple):
-    payload: Received
-    admission: Admission
-    checked: list[serialization.Checked]
-    inside: Permitted | None
-
-
-class Permitted(_OfLink, PermittedFields):  # type: ignore[misc]  # as above
+class Permitted(NamedTuple):
     """One payload that policy permits and that describes exactly one object; not yet loaded.
 
     Only :meth:`Link.admit` makes one.
@@ -160,18 +168,16 @@ class Permitted(_OfLink, PermittedFields):  # type: ignore[misc]  # as above
     :param inside: the pickle in a payload of bytes that its handler unpickles.
     """
 
-    __slots__ = ()
+    payload: Received
+    admission: Admission
+    checked: list[serialization.Checked]
+    inside: Permitted | None
 
     def __repr__(self) -> str:
         return f"Permitted({self.payload!r})"
 
 
-class AdmittedFields(NamedTuple):
-    admission: Admission
-    outcomes: tuple[Permitted | SafeserError, ...]
-
-
-class Admitted(_OfLink, AdmittedFields):  # type: ignore[misc]  # as above
+class Admitted(NamedTuple):
     """A message that policy permits, with the decision on each of its payloads.
 
     Only :meth:`Link.admit` makes one.
@@ -179,7 +185,8 @@ class Admitted(_OfLink, AdmittedFields):  # type: ignore[misc]  # as above
     :param outcomes: for each payload, in order, a :class:`Permitted` or the error that refuses it.
     """
 
-    __slots__ = ()
+    admission: Admission
+    outcomes: tuple[Permitted | SafeserError, ...]
 
     @property
     def context(self) -> Context:
@@ -201,7 +208,15 @@ class Admitted(_OfLink, AdmittedFields):  # type: ignore[misc]  # as above
         return not self.outcomes and is_counted(self.admission.context)
 
 
-# These go past the constructors above. Only safeser.channel.receiving calls them.
-make_received: Callable[[ReceivedFields], Received] = partial(tuple.__new__, Received)
-make_permitted: Callable[[PermittedFields], Permitted] = partial(tuple.__new__, Permitted)
-make_admitted: Callable[[AdmittedFields], Admitted] = partial(tuple.__new__, Admitted)
+def _refuse(cls: Any, /, *_: object, **__: object) -> NoReturn:
+    raise TypeError(f"only a Link makes {cls.__name__} values")
+
+
+# What only safeser.channel.receiving calls. From here on, the classes themselves refuse, and so do
+# copies with another field, which _make makes.
+make_received = partial(Received.__new__, Received)
+make_permitted = partial(Permitted.__new__, Permitted)
+make_admitted = partial(Admitted.__new__, Admitted)
+for _each in (Received, Permitted, Admitted):
+    _each.__new__ = _refuse  # type: ignore[assignment]
+    _each._make = classmethod(_refuse)  # type: ignore[method-assign,assignment]

@@ -477,8 +477,7 @@ class Channel:
         return link
 
     def _linked(self, principal: str) -> Link:
-        with self._lock:
-            link = self._links.get(principal)
+        link = self._links.get(principal)
         if link is None:
             raise ConfigError(
                 f"there is no session with {principal!r} yet",

@@ -78,30 +78,39 @@ class PendingRecords:
     A batch of Dask's stream has a record for each element, and writing them singly costs more than
     deciding them. Made by :meth:`Link.recorded_together`.
 
-    :param write: writes them to the log.
+    :param count: counts a decision so many times in the log, and *record* writes events to it.
     :ivar events: the events to record.
-    :ivar counts: how many messages without authority were permitted, by what counts them.
-    :ivar counted: how many events the policy has counted instead, by what a count says of each.
+    :ivar counts: how many are counted instead, by what a count says of each.
     :ivar written: whether the log has them all.
     """
 
-    __slots__ = ("_write", "counted", "counts", "events", "written")
+    __slots__ = ("_count", "_record", "counts", "events", "written")
 
-    def __init__(self, write: Callable[[PendingRecords], None]) -> None:
-        self._write = write
+    def __init__(
+        self,
+        count: Callable[[Counted, int], None],
+        record: Callable[[Sequence[dict[str, Any]]], None],
+    ) -> None:
+        self._count = count
+        self._record = record
         self.events: list[dict[str, Any]] = []
-        self.counts: dict[Callable[..., None], int] = {}
-        self.counted: dict[Counted, int] = {}
+        self.counts: dict[Counted, int] = {}
         self.written = False
+
+    def count(self, decision: Counted, times: int = 1) -> None:
+        self.counts[decision] = self.counts.get(decision, 0) + times
 
     def __enter__(self) -> PendingRecords:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._write(self)
+        for decision, times in self.counts.items():
+            self._count(decision, times)
+        if self.events:
+            self._record(self.events)
         self.written = True
         # An Admission refers to this object and may live as long as its connection.
-        self.events, self.counts, self.counted = [], {}, {}
+        self.events, self.counts = [], {}
 
 
 def event(

@@ -7,31 +7,28 @@ is decided before any of them is decoded (DESIGN, invariants 5 and 9).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from safeser import families as serialization
 from safeser.channel.admitted import (
+    UNUSED,
     Admission,
     Admitted,
-    AdmittedFields,
     Arrived,
     Permitted,
-    PermittedFields,
     Received,
-    ReceivedFields,
     is_counted,
     make_admitted,
     make_permitted,
     make_received,
 )
-from safeser.channel.budgets import UNUSED
 from safeser.channel.events import PendingRecords
-from safeser.channel.sending import Sending, is_asked_for, is_own_reply
+from safeser.channel.records import Recording, is_asked_for, is_own_reply
 from safeser.channel.shadow import note_shadow
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.gate.values import SEALED, Context, Described, Grant, Kind
@@ -43,16 +40,13 @@ __all__ = ["Receiving"]
 #: A permitted payload, and the pickle in its bytes if its handler unpickles them.
 _Decided = tuple[Received, Received | None]
 
-_B = TypeVar("_B")
-_T = TypeVar("_T")
-
 #: The header of a pickle that arrives as bare bytes.
 _BARE_PICKLE: dict[str, Any] = {"serializer": "pickle", "writeable": []}
 
 _WRAPS = attrgetter("wraps")
 
 
-class Receiving(Sending):
+class Receiving(Recording):
     """The receiving half of one authenticated connection; the base of :class:`Link`."""
 
     def payload(
@@ -116,24 +110,34 @@ class Receiving(Sending):
             error.where = error.where or where
             raise
         return make_received(
-            ReceivedFields(
-                where,
-                reading.family,
-                own,
-                tuple(frames),
-                author,
+            where,
+            reading.family,
+            own,
+            tuple(frames),
+            author,
+            verified,
+            task=task,
+            task_author=task_author,
+            policy=policy,
+            context=context,
+            grant=grant,
+            reading=[reading],
+            denial=reading.denial,
+            wraps=wraps,
+            relayed=relayed,
+            again=partial(
+                self.payload,
                 verified,
-                task=task,
-                task_author=task_author,
-                policy=policy,
-                context=context,
-                grant=grant,
-                reading=[reading],
-                denial=reading.denial,
+                where=where,
+                header=own,
+                frames=frames,
+                author=author,
                 wraps=wraps,
                 relayed=relayed,
                 takes_own=takes_own,
-            )
+                task=task,
+                task_author=task_author,
+            ),
         )
 
     def signed(
@@ -154,20 +158,8 @@ class Receiving(Sending):
         :param sealed: the parsed graph or task.
         :param task: key of the task, and *digest* that of its definition or graph, for the log.
         """
-        own = dict(header)
-        return make_received(
-            ReceivedFields(
-                where,
-                SEALED,
-                own,
-                tuple(frames),
-                author,
-                verified,
-                task=task,
-                digest=digest,
-                sealed=sealed,
-            )
-        )
+        said = (where, SEALED, dict(header), tuple(frames), author, verified)
+        return make_received(*said, task=task, digest=digest, sealed=sealed)
 
     def code(self, verified: Arrived, where: str, data: bytes) -> Received:
         """Return bytes of *verified* that their handler unpickles itself.
@@ -175,11 +167,8 @@ class Receiving(Sending):
         They count as code, whatever is in them, since that unpickler has no restrictions. The
         caller's list of deserializers does not apply: Dask passes msgpack there and unpickles.
         """
-        return make_received(
-            ReceivedFields(
-                where, "cloudpickle", _BARE_PICKLE, (data,), self.peer, verified, bare=True
-            )
-        )
+        said = (where, "cloudpickle", _BARE_PICKLE, (data,), self.peer, verified)
+        return make_received(*said, bare=True)
 
     def admit(
         self,
@@ -210,27 +199,33 @@ class Receiving(Sending):
         policy = self.channel.policy
         decision = policy.decide(context, "msgpack")
         if not decision.permitted:
-            self._refuse_operation(context, decision, message=verified.sequence)
+            said = (decision.rule, decision.reason)
+            self.refuse(context, *said, fix=decision.fix, message=verified.sequence)
         if not payloads:
             if context.kind is Kind.ADMIN:  # as most
                 self._permitted_plain(context, records)
             else:
                 self.note_plain(verified, context, records)
             admission = Admission(context, policy, UNUSED[2], records)
-            return make_admitted(AdmittedFields(admission, ()))
+            return make_admitted(admission, ())
         # 3. Every payload by its family; none is decoded before all have passed.
-        decide = partial(self._decided, policy, context, requested)
-        decided = _outcomes(payloads, decide, each=each)
         # 4. Pickles in payloads of bytes, since their handler would unpickle them.
-        if any(map(_WRAPS, payloads)):
-            unwrap = partial(self._unwrapped, policy, context, requested)
-            decided = _outcomes(decided, unwrap, each=each)
         # 5. The contents, without building or importing anything.
         _, budget, loading = self.budgets.of(verified)
         admission = Admission(context, policy, loading, records)
-        outcomes = _outcomes(decided, partial(self._permit, admission, budget), each=each)
+        steps: list[Callable[[Any], Any]] = [partial(self._decided, policy, context, requested)]
+        if any(map(_WRAPS, payloads)):
+            steps.append(partial(self._unwrapped, policy, context, requested))
+        steps.append(partial(self._permit, admission, budget))
+        outcomes: list[Any] = [*payloads]
+        for step in steps:
+            for at, one in enumerate(outcomes):
+                if not isinstance(one, SafeserError):
+                    outcomes[at] = one = step(one)  # noqa: PLW2901 - what becomes of it
+                    if isinstance(one, SafeserError) and not each:
+                        raise one
         # 6. The record, before the load.
-        admitted = make_admitted(AdmittedFields(admission, outcomes))
+        admitted = make_admitted(admission, tuple(outcomes))
         self._record_payloads(admitted)
         return admitted
 
@@ -265,9 +260,10 @@ class Receiving(Sending):
 
         :raises AuditError: if the log takes no count; none of them may be handled then.
         """
-        if not admitted.is_plain:
+        context = admitted.admission.context
+        if admitted.outcomes or not is_counted(context):
             raise TypeError("a message with payloads or authority is decided each time")
-        self._counter(admitted.admission.context)(times=times)
+        self._permitted_plain(context, None, times)
 
     def _record_payloads(self, admitted: Admitted) -> None:
         """Record each payload that may be loaded, and after all of them the pickles inside some."""
@@ -302,7 +298,8 @@ class Receiving(Sending):
     def _check_origin(
         self, verified: Arrived, context: Context, payloads: Sequence[Received]
     ) -> None:
-        if not self.is_own(context):
+        own = self._contexts.get((True, context.kind, context.operation))
+        if own is not context:  # another than inbound() returned
             if context.sender != self.peer or context.recipient != self.local:
                 self.refuse(
                     context, "context.session", "the session proved another sender or recipient"
@@ -319,34 +316,16 @@ class Receiving(Sending):
     ) -> _Decided | SafeserError:
         """Return *payload* if it may pass, or its refusal."""
         try:
-            if payload.reading is not None and (
+            if payload.again is not None and (
                 payload.policy is not policy
                 or (payload.context is not context and payload.context != context)
             ):
-                payload = self._read_again(policy, context, payload)
+                # Read in another context, or the policy has been replaced since: it has the family
+                # and the grant that it has here.
+                payload = payload.again(context=context, policy=policy)
             return self._refusal(policy, context, payload, requested) or (payload, None)
         except SafeserError as error:  # it cannot be read, or its refusal cannot be recorded
             return error
-
-    def _read_again(self, policy: Policy, context: Context, payload: Received) -> Received:
-        """Return *payload* with the family and grant that it has in *context* under *policy*.
-
-        It was read in another context, or the policy has been replaced since.
-        """
-        return self.payload(
-            payload.verified,
-            context,
-            payload.where,
-            payload.header,
-            payload.frames,
-            author=payload.author,
-            wraps=payload.wraps,
-            relayed=payload.relayed,
-            takes_own=payload.takes_own,
-            policy=policy,
-            task=payload.task,
-            task_author=payload.task_author,
-        )
 
     def _refusal(
         self, policy: Policy, context: Context, payload: Received, requested: Sequence[str] | None
@@ -420,10 +399,10 @@ class Receiving(Sending):
             inside = None
             if within is not None:
                 found = self._checked(admission, budget, within)
-                inside = make_permitted(PermittedFields(within, admission, found, None))
+                inside = make_permitted(within, admission, found, None)
         except SafeserError as error:
             return error
-        return make_permitted(PermittedFields(payload, admission, checked, inside))
+        return make_permitted(payload, admission, checked, inside)
 
     def _checked(
         self, admission: Admission, budget: serialization.Budget, payload: Received
@@ -455,7 +434,7 @@ class Receiving(Sending):
     def permits_part(
         self, context: Context, payload: Received, requested: Sequence[str] | None
     ) -> bool:
-        """Tell whether *payload*, without which its message is complete, may pass.
+        """Tell whether *payload* may pass in *context*, in any field.
 
         A refusal is recorded. A payload that may pass is decided again with its message.
         """
@@ -476,7 +455,8 @@ class Receiving(Sending):
         """
         decision = self.channel.policy.permits_operation(context)
         if not decision.permitted:
-            self._refuse_operation(context, decision, where=where)
+            said = (decision.rule, decision.reason)
+            self.refuse(context, *said, fix=decision.fix, where=where)
 
     def caller_refusal(
         self, context: Context, payload: Described, deserializers: Sequence[str] | None
@@ -561,19 +541,3 @@ def _unread(bound: Grant) -> str | None:
     if "cloudpickle" in bound.families:
         return "cloudpickle"
     return None if "pickle" in bound.families else "pickle"
-
-
-def _outcomes(
-    before: Iterable[_B | SafeserError], step: Callable[[_B], _T | SafeserError], *, each: bool
-) -> tuple[_T | SafeserError, ...]:
-    """Apply *step* to each entry of *before* that is not refused; return results and errors.
-
-    :param each: whether an entry is refused alone; otherwise the first error is raised.
-    """
-    outcomes: list[_T | SafeserError] = []
-    for one in before:
-        outcome = one if isinstance(one, SafeserError) else step(one)
-        if isinstance(outcome, SafeserError) and not each:
-            raise outcome
-        outcomes.append(outcome)
-    return tuple(outcomes)

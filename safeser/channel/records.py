@@ -10,12 +10,11 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from safeser.audit import SessionFacts
 from safeser.audit.names import policy_text
-from safeser.channel.budgets import MessageBudgets
+from safeser.channel.admitted import MessageBudgets
 from safeser.channel.events import (
     AuditSink,
     Counted,
@@ -26,15 +25,18 @@ from safeser.channel.events import (
     is_code,
     short_reason,
 )
-from safeser.channel.standing import ChannelView, Ending
+from safeser.channel.standing import Ending
 from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.gate.handshake import Handshake
 from safeser.gate.key_pairs import PublicKey
 from safeser.gate.session import Session
-from safeser.gate.values import UNKNOWN, Context, Described, Kind, Limits
+from safeser.gate.values import SEALED, UNKNOWN, Context, Described, Kind, Limits
 from safeser.policy import Policy
 from safeser.policy.questions.readable import readable
 from safeser.policy.questions.shadow import PERMIT, shadow_rule
+
+if TYPE_CHECKING:
+    from safeser.channel.door import Channel
 
 __all__ = ["ID_LENGTH", "PATIENCE", "Recording", "logged_failures", "note_refusal"]
 
@@ -55,10 +57,30 @@ ID_LENGTH = 12
 _CONTEXTS_MAX = 512
 
 
+#: Families that need no grant of their own: they cannot reach code and carry no types of a library.
+FLOOR = ("msgpack", "error")
+
+
+def is_asked_for(family: str, families: Sequence[str]) -> bool:
+    """Tell whether a caller's list covers *family*; Dask's ``pickle`` includes cloudpickle."""
+    if family in FLOOR or family in families:
+        return True
+    return family == "cloudpickle" and "pickle" in families
+
+
+def is_own_reply(context: Context, payload: Described, principal: str) -> bool:
+    """Tell whether *payload* is a task that *principal* signed, and the reply to its request.
+
+    A payload among others in a reply, such as a plugin for a worker that registers, is not one.
+    """
+    signed = payload.family == SEALED and payload.author == principal
+    return signed and context.operation is None and payload.where == ""
+
+
 class Recording:
     """One authenticated connection, the policy that decides on it, and the log of what was decided.
 
-    The base of :class:`safeser.channel.sending.Sending`.
+    The base of :class:`safeser.channel.link.Link`.
 
     :param own_key: the key with which this side authenticated; None where it did not.
     :param stated_policy: the hash of the policy that this side stated when it began the session.
@@ -74,7 +96,7 @@ class Recording:
         session: Session,
         own_key: PublicKey | None = None,
         stated_policy: str = "",
-        channel: ChannelView,
+        channel: Channel,
         audit: AuditSink,
         transport: str = "library",
         same_host: bool | None = None,
@@ -104,10 +126,9 @@ class Recording:
         self.over: Ending | None = None
         self._when_over: Callable[[Ending], None] | None = None
         self._contexts: dict[tuple[bool, Kind, str | None], Context] = {}
-        # Names of the policy's contexts, for the log, and the policy that has them.
-        self._scopes: tuple[Policy | None, dict[Context, str]] = (None, {})
-        # What counts permitted messages without authority, and the policy under which it does.
-        self._counters: tuple[Policy | None, dict[Context, Callable[..., None]]] = (None, {})
+        # The count of a message that the policy permits, by context, and that policy.
+        self._permits: dict[Context, Counted] = {}
+        self._under: Policy | None = None
         self.facts = self._session_facts()
 
     @property
@@ -191,7 +212,7 @@ class Recording:
         said["session"] = self.facts
         if message is None and payload is not None:
             message = payload.message
-        scope = self._scope(context) if scope is None else scope
+        scope = self._counts(context)[-1] if scope is None else scope
         if message is not None:
             said["message"] = message
         if scope:
@@ -204,34 +225,21 @@ class Recording:
             said["reason"] = short_reason(reason)
         return said
 
-    def _scope(self, context: Context) -> str:
-        """Return the name of the policy's context that decides for *context*."""
-        policy, names = self._scopes
-        if policy is not self.channel.policy or len(names) >= _CONTEXTS_MAX:
-            policy, names = self.channel.policy, {}
-            self._scopes = policy, names
-        name = names.get(context)
-        if name is None:
-            rule = policy.match(context)
-            names[context] = name = "" if rule is None else rule.name
-        return name
-
-    def is_own(self, context: Context) -> bool:
-        """Tell whether *context* is the same object that :meth:`inbound` returned."""
-        return self._contexts.get((True, context.kind, context.operation)) is context
-
     def placed(self, context: Context) -> Context:
-        """Return *context* with the transport of this link, which its caller may leave out.
+        """Return *context* as this link has it: with its transport, which a caller may leave out.
 
         :raises PolicyDenied: if *context* has another transport than this process measured.
         """
+        inbound = context.sender == self.peer
+        own = (self.inbound if inbound else self.outbound)(context.kind, context.operation)
+        if own is context or own == context:
+            return own
         measured = (self.transport, self.same_host)
-        said = (context.transport, context.same_host)
-        if said == measured:
-            return context
-        if said != (None, None):
+        if (context.transport, context.same_host) not in ((None, None), measured):
             self.refuse(context, "context.session", "this link travels another way")
-        return replace(context, transport=self.transport, same_host=self.same_host)
+        if (context.sender, context.recipient) != (own.sender, own.recipient):
+            return replace(context, transport=self.transport, same_host=self.same_host)
+        return own
 
     def limit(self, limits: Limits) -> None:
         """Apply *limits* to messages that arrive from now on."""
@@ -310,7 +318,7 @@ class Recording:
 
         :raises AuditError: at the end, if they cannot be written; nothing may be loaded then.
         """
-        return PendingRecords(self._write)
+        return PendingRecords(self._count, self._record_all)
 
     def note_reading(self, context: Context, authors: Iterable[str], where: str = "keys") -> None:
         """Record that the sender of *context* may read values of other *authors*, one by one.
@@ -328,20 +336,17 @@ class Recording:
         if events:
             self._permitted(events, None)
 
-    def _write(self, records: PendingRecords) -> None:
-        for counter, times in records.counts.items():
-            counter(times=times)
-        for decision, times in records.counted.items():
-            self._count_alone(decision, times)
-        if records.events:
-            self._record_all(records.events)
+    def _count(self, decision: Counted, times: int = 1) -> None:
+        """Count *decision*, or keep the count where the policy lets its messages pass meanwhile.
 
-    def _counting(self, scope: str, kind: str) -> Callable[..., None]:
-        """Return what counts a decision of the context *scope*."""
+        :raises AuditError: if it is neither counted nor kept.
+        """
+        scope, kind = decision[6], decision[5]
+        audit, count = self.audit, self.audit.count
         passing = scope in self.channel.policy.audit_failures and kind != Kind.CONTROL.value
-        if passing and isinstance(self.audit, KeepingSink):
-            return self.audit.count_anyway
-        return self.audit.count
+        if passing and isinstance(audit, KeepingSink):
+            count = audit.count_anyway
+        count(*decision[:5], times=times, kind=kind)
 
     def _record_all(self, events: Sequence[dict[str, Any]]) -> None:
         """Record *events*, or keep them where the policy lets their messages pass meanwhile.
@@ -377,71 +382,37 @@ class Recording:
         records: PendingRecords | None,
     ) -> list[dict[str, Any]]:
         """Return those of *events* that the policy wants a record of; count the others."""
-        kept = []
+        kept, count = [], self._count if records is None else records.count
         for each in events:
             level = levels.get(each.get("context", ""), "all")
             if level == "all" or (level == "refusals" and is_code(each)):
                 kept.append(each)
-            elif records is None:
-                self._count_alone(counted(each), 1)
             else:
-                decision = counted(each)
-                records.counted[decision] = records.counted.get(decision, 0) + 1
+                count(counted(each))
         return kept
-
-    def _count_alone(self, decision: Counted, times: int) -> None:
-        sender, recipient, operation, rule, permitted, kind, scope = decision
-        count = self._counting(scope, kind)
-        count(*(sender, recipient, operation, rule, permitted), times=times, kind=kind)
 
     def _record_refusal(self, said: dict[str, Any]) -> None:
         """Record or, where the policy says so, count one refusal."""
         if self.channel.policy.audit_levels.get(said.get("context", "")) == "counts":
-            self._count_alone(counted(said), 1)
+            self._count(counted(said))
         else:
             self._record_all((said,))
 
-    def _permitted_plain(self, context: Context, records: PendingRecords | None) -> None:
-        """Count a message that was permitted and needs no authority."""
-        counter = self._counter(context)
-        if records is None:
-            counter(times=1)
-        else:
-            records.counts[counter] = records.counts.get(counter, 0) + 1
-
-    def _counter(self, context: Context) -> Callable[..., None]:
-        """Return what counts permitted messages of *context*, called with how many."""
-        policy, shadow = self.channel.policy, self.channel.shadow
-        under, counters = self._counters
-        if under is not policy or shadow is not None or len(counters) >= _CONTEXTS_MAX:
-            counters = {}
-            self._counters = policy, counters
-        counter = counters.get(context)
-        if counter is None:
+    def _permitted_plain(
+        self, context: Context, records: PendingRecords | None, times: int = 1
+    ) -> None:
+        """Count messages that were permitted and need no authority."""
+        decision, shadow = self._counts(context), self.channel.shadow
+        if shadow is not None and (rule := shadow_rule(shadow, context)):
             # What a shadow refuses is told apart.
-            rule = "" if shadow is None else shadow_rule(shadow, context)
-            counter = counters[context] = self._counts(
-                context, f"shadow.{rule}" if rule else PERMIT, True
-            )
-        return counter
+            decision = self._counts(context, f"shadow.{rule}")
+        (self._count if records is None else records.count)(decision, times)
 
     # --- refusals --------------------------------------------------------------------------------
 
-    def refuse(
-        self,
-        context: Context,
-        rule: str,
-        reason: str,
-        *,
-        payload: Described | None = None,
-        where: str = "",
-        fix: str = "",
-        message: int | None = None,
-    ) -> NoReturn:
-        """Record a refusal and raise it as :class:`PolicyDenied`."""
-        raise self.refusal(
-            context, rule, reason, payload=payload, where=where, fix=fix, message=message
-        )
+    def refuse(self, context: Context, rule: str, reason: str, **said: Any) -> NoReturn:
+        """Record a refusal and raise it as :class:`PolicyDenied`, see :meth:`refusal`."""
+        raise self.refusal(context, rule, reason, **said)
 
     def refusal(
         self,
@@ -531,7 +502,7 @@ class Recording:
         """Count a refusal of a message with too many of them for a record of each."""
         self.attribute(error)
         with logged_failures("count"):
-            self._counts(context, error.rule, False)(times=1)
+            self._count(self._counts(context, error.rule, False))
 
     def _note_failure(
         self, name: str, context: Context, payload: Described, error: SafeserError
@@ -548,18 +519,21 @@ class Recording:
         )
         error.recorded = True
 
-    def _counts(self, context: Context, rule: str, permitted: bool) -> Callable[..., None]:
-        """Return what counts messages of *context* that *rule* decided."""
-        kind = context.kind.value
-        return partial(
-            self._counting(self._scope(context), kind),
-            sender=context.sender,
-            recipient=context.recipient,
-            operation=context.operation or "",
-            rule=rule,
-            permitted=permitted,
-            kind=kind,
-        )
+    def _counts(self, context: Context, rule: str = PERMIT, permitted: bool = True) -> Counted:
+        """Return the count of a message of *context* that *rule* decided.
+
+        Its last item is the name of the policy's context, or empty.
+        """
+        policy = self.channel.policy
+        if policy is not self._under or len(self._permits) >= _CONTEXTS_MAX:
+            self._permits, self._under = {}, policy
+        said = self._permits.get(context)
+        if said is None:
+            match = policy.match(context)
+            names = (context.sender, context.recipient, context.operation or "", PERMIT, True)
+            said = *names, context.kind.value, "" if match is None else match.name
+            self._permits[context] = said
+        return said if rule == PERMIT else (*said[:3], rule, permitted, *said[5:])
 
 
 def note_refusal(

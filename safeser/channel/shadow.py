@@ -10,7 +10,7 @@ from typing import Any
 
 from safeser import families as serialization
 from safeser.channel.admitted import Received
-from safeser.channel.sending import is_own_reply
+from safeser.channel.records import is_own_reply
 from safeser.errors import SafeserError
 from safeser.gate.values import SEALED, Context
 from safeser.policy import Policy

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from safeser.errors import ConfigError
-from safeser.gate.handshake import Handshake
 from safeser.gate.key_pairs import PublicKey
 from safeser.gate.values import check_principal
 from safeser.identity import Identity, KeyState, Roster, RosterEntry, VerifyingKey
 from safeser.policy import Policy
 
-__all__ = ["SENTENCES", "ChannelView", "Ending", "Standing", "require_own_signing_key"]
+__all__ = ["SENTENCES", "Ending", "Standing", "require_own_signing_key"]
 
 #: The sentence that explains why a session ends, by rule.
 SENTENCES = {
@@ -52,41 +51,6 @@ class Ending(NamedTuple):
             return cls(rule, check_principal(whose)) if rule in SENTENCES else None
         except ConfigError:
             return None
-
-
-class ChannelView(Protocol):
-    """The policy, identity and roster by which a link decides; :class:`Channel` implements it."""
-
-    @property
-    def policy(self) -> Policy: ...
-
-    @property
-    def shadow(self) -> Policy | None:
-        """The policy whose refusals are recorded beside the decisions, and decide nothing."""
-
-    @property
-    def identity(self) -> Identity: ...
-
-    def is_silenced(self, principal: str) -> bool:
-        """Tell whether *principal* had keys, each of which is retired, expired or removed."""
-
-    def author_of(self, key: VerifyingKey) -> str | None:
-        """Return the principal whose signatures *key* verifies today, or None."""
-
-    def owner_of(self, key: PublicKey) -> str | None:
-        """Return the principal that the roster lists with *key*, in any state, or None."""
-
-    def statement(self) -> dict[str, str | int]:
-        """Return names and hashes of policy and roster, for operators who roll them out."""
-
-    def renewing(self, link: Any, *, initiator: bool) -> Handshake:
-        """Return a handshake that renews the session of *link*."""
-
-    def level_of_end(self, peer: str, why: object) -> int:
-        """Return the level at which to log that a session with *peer* ends."""
-
-    def inspect(self, link: Any) -> None:
-        """End the session of *link* if it is no longer allowed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

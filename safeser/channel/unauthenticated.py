@@ -46,7 +46,7 @@ class _NoSession:
 
 
 class _FixedPolicy:
-    """The :class:`ChannelView` of a policy that never changes and whose principals have no keys."""
+    """Stands for the channel of a policy that never changes and whose principals have no keys."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -103,9 +103,10 @@ class OpenLink(Link):
         same_host: bool | None = None,
     ) -> None:
         session: Any = _NoSession(local)
+        channel: Any = _FixedPolicy(policy)
         super().__init__(
             session=session,
-            channel=_FixedPolicy(policy),
+            channel=channel,
             audit=audit,
             transport=transport,
             same_host=same_host,

@@ -12,7 +12,7 @@ from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Self
 
 from safeser import families, pickles, serialization
-from safeser.channel.sending import ordered
+from safeser.channel.link import ordered
 from safeser.errors import ConfigError, PayloadError, PolicyDenied, SerializationError
 from safeser.families import framing, plain
 from safeser.families.plain import DEFAULTS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from safeser.channel.budgets import MessageBudgets
+from safeser.channel.admitted import MessageBudgets
 from safeser.errors import SafeserError
 from safeser.gate.values import Kind, Limits
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from safeser import Serialized, families
-from safeser.channel.sending import ordered
+from safeser.channel.link import ordered
 from safeser.errors import PolicyDenied, SerializationError
 from safeser.families import Parts, Typed
 from safeser.families.registered import dispatch

@@ -23,13 +23,10 @@ from safeser.dask.messages.deciding import (
     judge_reply,
     names_operation,
     operation_of,
-    read,
-    read_apart,
     unknown_operation,
 )
 from safeser.dask.messages.elements import STREAMS, Elements
 from safeser.dask.messages.fetched import Unfetched, build_fetched, judge_fetched, takes_parts
-from safeser.dask.messages.own_requests import answered
 from safeser.dask.messages.pending import NO_REQUEST, Pending, is_actor_call, pending, rows_of
 from safeser.dask.messages.refused import Refusals
 from safeser.dask.messages.states import (
@@ -54,11 +51,9 @@ from safeser.dask.wire.ceilings import (
     incoming_bounds,
     reply_bounds,
 )
-from safeser.dask.wire.codec import has_large_element
-from safeser.dask.wire.gc_pause import gc_paused
+from safeser.dask.wire.codec import has_large_element, parse, parse_apart
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
-from safeser.gate.session import Verified
-from safeser.gate.values import Context, Kind
+from safeser.gate.values import Kind
 from safeser.operations import Channel, Operation, Server, lookup
 from safeser.policy import Policy
 
@@ -71,12 +66,6 @@ SKIP: Any = type("Skip", (), {"__repr__": lambda self: "SKIP"})()
 
 #: Requests whose asker confirms the reply with one more message, which is not a request.
 _CONFIRMED = frozenset({"get_data", "register_nanny"})
-
-#: Requests by which a worker or nanny joins its cluster.
-_REGISTRATIONS = frozenset({"register-worker", "register_nanny"})
-
-#: Messages with at least this many frames are read with the garbage collector paused.
-_MANY = 1000
 
 #: States in which malformed elements are dropped and the rest of their batch is handled.
 _BATCHES = frozenset({State.STREAMING, State.UNOPENED})
@@ -163,9 +152,6 @@ class Conversation:
         """Whether Dask keeps no state of this connection after a failed read."""
         return self.state in GREETINGS or self.state is State.UNOPENED
 
-    def inbound_context(self) -> Context:
-        return self.link.inbound(Kind.ADMIN)
-
     def take_answers(self) -> list[list[Any]]:
         """Return and clear the messages that refusals queued for the peer."""
         answers, self.answers = self.answers, []
@@ -190,30 +176,6 @@ class Conversation:
 
         :raises SafeserError: if Dask's handshake or the reply to a request of this side is refused.
         """
-        if len(verified.frames) < _MANY:
-            return self._received(verified, deserializers)
-        with gc_paused:
-            return self._received(verified, deserializers)
-
-    def message_bounds(self) -> MessageBounds:
-        """Return how large the peer's next message may be, before any of it is read."""
-        if self._elements is not None:
-            return self._stream_bounds(self._elements.reads)
-        if not self.greeted:
-            return greeting_bounds()
-        if self.server is not None:
-            return incoming_bounds(self.link, self.server, Channel.RPC)
-        return reply_bounds(self.link, self._asked.rows)
-
-    def _stream_bounds(self, reads: Server) -> MessageBounds:
-        """Return the bounds of a batch of elements, which are computed once for each policy."""
-        policy, bounds = self._bounds
-        if policy is not self.link.policy:
-            policy, bounds = self.link.policy, incoming_bounds(self.link, reads, Channel.STREAM)
-            self._bounds = policy, bounds
-        return bounds
-
-    def _received(self, verified: Arrived, deserializers: Sequence[str] | None) -> Any:
         requested = deserializers if self._willing is None else self._willing
         side = self._side
         if side is None or side.requested is not requested:
@@ -226,25 +188,39 @@ class Conversation:
             return self._malformed(side, error, verified, refusals)
         return _READERS[meaning_of(self.state, message.body)](self, side, message, refusals)
 
+    def message_bounds(self) -> MessageBounds:
+        """Return how large the peer's next message may be, before any of it is read."""
+        if self._elements is not None:
+            policy, bounds = self._bounds
+            if policy is not self.link.policy:  # computed once for each
+                policy, reads = self.link.policy, self._elements.reads
+                bounds = incoming_bounds(self.link, reads, Channel.STREAM)
+                self._bounds = policy, bounds
+            return bounds
+        if not self.greeted:
+            return greeting_bounds()
+        if self.server is not None:
+            return incoming_bounds(self.link, self.server, Channel.RPC)
+        return reply_bounds(self.link, self._asked.rows)
+
     def _parse(self, verified: Arrived, refusals: Refusals) -> Message:
-        assert isinstance(verified, Verified)
-        policy = self.link.channel.policy
+        policy, ceiling_of = self.link.channel.policy, None
         if self.state in _REQUESTS:
             assert self.server is not None
-            return read(verified, policy, ceilings_of(self.link, self.server, Channel.RPC))
-        if self.state in _BATCHES and has_large_element(verified.frames):
+            ceiling_of = ceilings_of(self.link, self.server, Channel.RPC)
+        elif self.state in _BATCHES and has_large_element(verified.frames):
             return self._parse_apart(verified, refusals)
-        return read(verified, policy)
+        return Message(verified, *parse(verified.frames, policy.limits, ceiling_of), policy)
 
     def _parse_apart(self, verified: Arrived, refusals: Refusals) -> Message:
         """Parse a batch element by element; note a refusal for each malformed one."""
-        assert isinstance(verified, Verified)
         assert self._elements is not None
+        policy = self.link.policy
         ceiling_of = ceilings_of(self.link, self._elements.reads, Channel.STREAM)
-        parsed, errors = read_apart(verified, self.link.policy, ceiling_of)
+        parsed, errors = parse_apart(verified.frames, policy.limits, ceiling_of)
         for error in errors:
             refusals.note(error)
-        return parsed
+        return Message(verified, *parsed, policy)
 
     def _malformed(
         self, side: Side, error: SafeserError, verified: Arrived, refusals: Refusals
@@ -277,14 +253,7 @@ class Conversation:
     def _greeting(self, side: Side, message: Message, refusals: Refusals) -> Any:
         """Read Dask's own handshake: versions, as plain data."""
         del side
-        try:
-            return self._greeted_by(message)
-        except PayloadError as error:
-            refusals.note(error)
-            raise
-
-    def _greeted_by(self, message: Message) -> Any:
-        self.link.admit(message.verified, self.inbound_context())
+        self.link.admit(message.verified, self.link.inbound(Kind.ADMIN))
         match message.body:
             case {"pickle-protocol": int() as protocol, "python": tuple() as python} if (
                 not message.rows and 4 <= protocol <= 99 and all(type(n) is int for n in python)
@@ -294,7 +263,9 @@ class Conversation:
                 self._remote = names.get(remote) if isinstance(remote, str) else None
                 self._happens(Event.GREETED)
                 return {"compression": None, "python": python, "pickle-protocol": protocol}
-        raise PayloadError("Dask's handshake is malformed", rule="payload.handshake")
+        error = PayloadError("Dask's handshake is malformed", rule="payload.handshake")
+        refusals.note(error)
+        raise error
 
     # --- receiving: where this side serves -------------------------------------------------------
 
@@ -312,7 +283,7 @@ class Conversation:
             check_registration(row, body)
             judged = judge_operation(side, row, body, message)
             self._identity.claim_client_id(row, body)
-            own = answered(row, side.link.peer, built := build(judged))
+            own = replies.answered(row, side.link.peer, built := build(judged))
         except SafeserError as error:
             refusals.note(error, body, heard=reply)
             if reply:
@@ -336,7 +307,7 @@ class Conversation:
             return self._request(side, message, refusals)  # refused there: it names no operation
         self._current = None
         self._happens(Event.REQUEST_ENDED)
-        self.link.admit(message.verified, self.inbound_context())
+        self.link.admit(message.verified, self.link.inbound(Kind.ADMIN))
         return message.body
 
     def refuse(self, request: Mapping[str, Any], error: SafeserError) -> None:
@@ -379,10 +350,10 @@ class Conversation:
         assert self._elements is not None
         if self.state is State.OPENING:
             self._happens(Event.STREAM_BEGUN)
-        batch = self._elements.receive(side, message, refusals)
-        if batch.reports:
-            self.answers.append(self._plain(batch.reports, listed=True))
-        return batch.elements or SKIP
+        elements, reports = self._elements.receive(side, message, refusals)
+        if reports:
+            self.answers.append(self._plain(reports, listed=True))
+        return elements or SKIP
 
     def _start(self, side: Side, message: Message, refusals: Refusals) -> Any:
         """Read the start of a client's stream, or raise why there is none.
@@ -431,14 +402,19 @@ class Conversation:
         except SafeserError as error:
             refusals.note(error, heard=asked is not NO_REQUEST)
             return self._without_values(error)
-        if self._opens and asked.is_actor_call:
-            return self._called(reply)
-        return self._failed(reply) if replies.is_uncaught(reply) else reply
+        if not replies.is_uncaught(reply):
+            return reply
+        if not (self._opens and asked.is_actor_call):
+            return self._failed(reply)
+        refusal = reply.get("exception")
+        if refusal is None or isinstance(refusal, OSError):  # Dask itself handles a lost worker
+            return reply
+        return replies.failed_call(refusal)
 
     def _failed(self, reply: dict[str, Any]) -> Any:
         """Return a *reply* that reports a failure in a form that Dask handles, or raise it."""
         asked, refusal = self._asked, reply.get("exception")
-        tell = self._registration_refused if asked.name in _REGISTRATIONS else None
+        tell = self._registration_refused if asked.name in sending.REGISTERING else None
         if tell is not None and isinstance(refusal, SafeserError):
             tell(refusal)
         if asked.name == "get_data" and not self._opens:
@@ -451,13 +427,6 @@ class Conversation:
             raise refusal if isinstance(refusal, Exception) else PolicyDenied("refused by the peer")
         return reply if self._opens else replies.unless_refused(reply)
 
-    def _called(self, reply: Any) -> Any:
-        """Return an actor's answer, or its refusal in a form that Dask's actor reads."""
-        refusal = reply.get("exception") if replies.is_uncaught(reply) else None
-        if refusal is None or isinstance(refusal, OSError):  # Dask itself handles a lost worker
-            return reply
-        return replies.failed_call(refusal)
-
     def _built_reply(self, side: Side, message: Message, refusals: Refusals) -> Any:
         """Decide, record and build a reply; a refused value of ``get_data`` fails alone."""
         values = self._asked.name == "get_data"
@@ -469,17 +438,13 @@ class Conversation:
         reply, failed, refused = build_fetched(fetched)
         for error in refused:
             refusals.note(error, heard=True)
-        if failed:
-            reply["data"] |= self._instead_of_values(failed)
+        if failed:  # many values may share one error
+            instead: dict[SafeserError, Any] = {
+                error: Unfetched(error) if self._opens else replies.refused(error, self.link.local)
+                for error in set(failed.values())
+            }
+            reply["data"] |= {key: instead[error] for key, error in failed.items()}
         return reply
-
-    def _instead_of_values(self, failed: Mapping[Any, SafeserError]) -> dict[Any, Any]:
-        """Return the replacement of each failed value; many may share one error."""
-        instead: dict[SafeserError, Any] = {
-            error: Unfetched(error) if self._opens else replies.refused(error, self.link.local)
-            for error in set(failed.values())
-        }
-        return {key: instead[error] for key, error in failed.items()}
 
     def _without_values(self, error: SafeserError) -> Any:
         """Return the replacement of a refused reply, or raise *error*."""

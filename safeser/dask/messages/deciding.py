@@ -8,7 +8,6 @@ once (``wire/slots.py``), and each is read, decided and checked once.
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,8 +25,7 @@ from safeser.dask.sealed.call import Call, Kept
 from safeser.dask.sealed.renewal import RENEWALS, Statements, require_renewal
 from safeser.dask.sealed.requests import Raw
 from safeser.dask.sealed.value import Requests
-from safeser.dask.wire.ceilings import CeilingOf
-from safeser.dask.wire.codec import PayloadRow, parse, parse_apart
+from safeser.dask.wire.codec import PayloadRow
 from safeser.dask.wire.fields import pickled, references, select, transform
 from safeser.dask.wire.reader import Reference
 from safeser.dask.wire.shapes import Later, check_fields, check_inner
@@ -36,7 +34,6 @@ from safeser.dask.wire.structure import MOST_STRUCTURE, too_much
 from safeser.dask.wire.task_key import task_of
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.gate.refusals import legible
-from safeser.gate.session import Verified
 from safeser.gate.values import HARMLESS, Context, Kind, Limits
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
 from safeser.policy import Policy
@@ -72,7 +69,6 @@ class Side(NamedTuple):
     :param opens: whether payloads are opened here; otherwise all but eager ones are relayed.
     :param taken: signed requests that this server has accepted; None where functions are relayed.
     :param statements: of the known sealed graphs, for elements of a stream.
-    :param records: collects the records of a batch; None where each record is written at once.
     """
 
     link: Link
@@ -80,7 +76,6 @@ class Side(NamedTuple):
     opens: bool = True
     taken: Requests | None = None
     statements: Statements | None = None
-    records: PendingRecords | None = None
 
 
 class Message(NamedTuple):
@@ -133,24 +128,6 @@ def _call(row: PayloadRow, kept: Kept, limits: Limits) -> Call | SafeserError:
         return error.without_frames()
 
 
-def read(verified: Verified, policy: Policy, ceiling_of: CeilingOf | None = None) -> Message:
-    """Parse *verified* as one message.
-
-    :param ceiling_of: the size limits by operation, if it may be a request.
-    :raises PayloadError: if it is malformed.
-    """
-    body, rows = parse(verified.frames, policy.limits, ceiling_of)
-    return Message(verified, body, rows, policy)
-
-
-def read_apart(
-    verified: Verified, policy: Policy, ceiling_of: CeilingOf
-) -> tuple[Message, list[SafeserError]]:
-    """Parse *verified* as a batch; return it without refused elements, and their errors."""
-    (body, rows), errors = parse_apart(verified.frames, policy.limits, ceiling_of)
-    return Message(verified, body, rows, policy), errors
-
-
 class Judged(NamedTuple):
     """One request, reply or stream element, permitted with all that is in it, not yet built.
 
@@ -172,10 +149,17 @@ class Judged(NamedTuple):
     refused: tuple[tuple[int, SafeserError], ...] = ()
 
 
-def judge_operation(side: Side, row: Operation, body: dict[str, Any], message: Message) -> Judged:
+def judge_operation(
+    side: Side,
+    row: Operation,
+    body: dict[str, Any],
+    message: Message,
+    records: PendingRecords | None = None,
+) -> Judged:
     """Decide a request or stream element under its row of the table of operations.
 
     :param body: the request, or one element of those in *message*.
+    :param records: collects the records of a batch; None where each record is written at once.
     :raises PolicyDenied: for the operation, an operation inside it, a field, or a payload.
     """
     link, payloads = side.link, bool(message.rows)
@@ -191,14 +175,21 @@ def judge_operation(side: Side, row: Operation, body: dict[str, Any], message: M
         require_renewal(link, context, body.get("statement"), side.statements)
     if row.plain:
         if not payloads:
-            admitted = link.admit(message.verified, context, records=side.records)
+            admitted = link.admit(message.verified, context, records=records)
             return Judged(side, context, body, admitted)
-        return _judge(side, context, body, message, plan=_plan(row, ()), later=later)
-    return _judge_opened(side, row, body, message, later)
+        plan = _plan(row, ())
+        return _judge(side, context, body, message, records, plan=plan, later=later)
+    return _judge_opened(side, row, body, message, later, records=records)
 
 
 def _judge_opened(
-    side: Side, row: Operation, body: dict[str, Any], message: Message, later: list[Later]
+    side: Side,
+    row: Operation,
+    body: dict[str, Any],
+    message: Message,
+    later: list[Later],
+    *,
+    records: PendingRecords | None,
 ) -> Judged:
     """Decide a message with fields that a handler unpickles or that are requests themselves."""
     link = side.link
@@ -224,6 +215,7 @@ def _judge_opened(
         link.inbound(Kind.strongest(kinds), row.name),
         body,
         message,
+        records,
         plan=_plan(row, tuple(inside)),
         raw=raw,
         wrapped=wrapped,
@@ -232,7 +224,7 @@ def _judge_opened(
     )
     # The record of a relay does not say what was asked of the policy about the request inside it.
     for context in dict.fromkeys(link.inbound(one.kind, one.name) for _, one in inside):
-        link.note_plain(message.verified, context, side.records)
+        link.note_plain(message.verified, context, records)
     return judged
 
 
@@ -264,7 +256,9 @@ _ROLES = {
 }
 
 
-def judge_reply(side: Side, asked: Pending, message: Message) -> Judged:
+def judge_reply(
+    side: Side, asked: Pending, message: Message, records: PendingRecords | None = None
+) -> Judged:
     """Decide a reply, which names no operation, as the reply to the request *asked*."""
     body, fields = message.body, asked.fields
     if asked.known is not None and isinstance(body, dict) and not body.keys() <= asked.known:
@@ -277,7 +271,9 @@ def judge_reply(side: Side, asked: Pending, message: Message) -> Judged:
         raw = [each for path in fields.raw for each in _replied(body, path)]
     context = side.link.inbound(Kind.CONTROL if raw else Kind.DATA if message.rows else Kind.ADMIN)
     message = message._replace(asked=asked.message)
-    return _judge(side, context, body, message, plan=fields.plan, raw=raw, opened_at=fields.raw)
+    return _judge(
+        side, context, body, message, records, plan=fields.plan, raw=raw, opened_at=fields.raw
+    )
 
 
 def _replied(body: Any, path: str) -> Iterator[Raw]:
@@ -295,13 +291,15 @@ def _replied(body: Any, path: str) -> Iterator[Raw]:
 _VALUES = plan([("data", DECLARED)])
 
 
-def judge_values(side: Side, values: Mapping[Any, Any], message: Message) -> Judged:
+def judge_values(
+    side: Side, values: Mapping[Any, Any], message: Message, records: PendingRecords
+) -> Judged:
     """Decide the values of a reply to ``get_data``; its other fields are decided apart from them.
 
     A refused payload does not affect the others.
     """
     context, body = side.link.inbound(Kind.DATA), {"data": values}
-    return _judge(side, context, body, message, plan=_VALUES, each=True)
+    return _judge(side, context, body, message, records, plan=_VALUES, each=True)
 
 
 def _judge(
@@ -309,6 +307,7 @@ def _judge(
     context: Context,
     body: Any,
     message: Message,
+    records: PendingRecords | None,
     *,
     plan: Plan,
     raw: Sequence[Raw] = (),
@@ -325,7 +324,7 @@ def _judge(
     slots = find(body, plan) if message.rows else []
     if slots and context.kind is Kind.ADMIN:
         context = side.link.inbound(Kind.DATA, context.operation)
-    found = _payloads(side, context, body, message, slots, each=each) if slots else _Found()
+    found = _payloads(side, context, body, message, slots, each=each)
     # Dask's handlers give bare pickles to an unpickler without restrictions.
     bare = requests.received(side.link, message.verified, context, raw) if raw else []
     admitted = side.link.admit(
@@ -333,16 +332,15 @@ def _judge(
         context,
         [*found.payloads, *bare],
         requested=side.requested,
-        records=side.records,
+        records=records,
         each=each,
     )
-    parts, refused = [], [*found.refused]
-    for (slot, use), outcome in zip(found.slots, admitted.outcomes, strict=False):
-        number = slot.reference.index
+    parts = []
+    for (number, opens), outcome in zip(found.places, admitted.outcomes, strict=False):
         if isinstance(outcome, SafeserError):
-            refused.append((number, outcome.without_frames()))
+            found.refused.append((number, outcome.without_frames()))
         else:
-            parts.append(Part(outcome, number, message.rows[number], use is _Use.OPENED))
+            parts.append(Part(outcome, number, message.rows[number], opens))
     if bare:
         body = requests.opened(body, bare, opened_at, side.taken)
     return Judged(
@@ -354,22 +352,22 @@ def _judge(
         wrapped,
         frozenset(found.left_out),
         tuple(later),
-        tuple(refused),
+        tuple(found.refused),
     )
 
 
 class _Found(NamedTuple):
     """The payloads in the slots of a message, not yet decided.
 
-    :param slots: the slots of *payloads*, with what this side does with each.
+    :param places: of *payloads*: index of the row, and whether this side opens it.
     :param left_out: rows that are not loaded because the message is complete without them.
     :param refused: rows that hold no valid payload: index of the row, and the error.
     """
 
-    payloads: Sequence[Received] = ()
-    slots: Sequence[tuple[Slot, _Use]] = ()
-    left_out: Sequence[int] = ()
-    refused: Sequence[tuple[int, SafeserError]] = ()
+    payloads: list[Received]
+    places: list[tuple[int, bool]]
+    left_out: list[int]
+    refused: list[tuple[int, SafeserError]]
 
 
 def _payloads(
@@ -379,18 +377,15 @@ def _payloads(
 
     :param each: whether a payload that cannot be read is refused alone.
     """
-    payloads: list[Received] = []
-    used: list[tuple[Slot, _Use]] = []
-    left_out: list[int] = []
-    refused: list[tuple[int, SafeserError]] = []
+    found = _Found([], [], [], [])
     wholes: frozenset[int] | None = None
     for slot in slots:
-        number, use = slot.reference.index, _use(side, context, slot)
-        payload = _payload(side, context, body, message, slot, relayed=use is _Use.RELAYED)
+        number, opens = slot.reference.index, _opens(side, context, slot)
+        payload = _payload(side, context, body, message, slot, opens=opens)
         if isinstance(payload, SafeserError):
             if not each:
                 raise payload
-            refused.append((number, payload.without_frames()))
+            found.refused.append((number, payload.without_frames()))
             continue
         if slot.role.whole and wholes is None:
             wholes = _wholes(slots)
@@ -398,32 +393,23 @@ def _payloads(
             # The same failure is in the message as data, so dropping its pickle loses nothing.
             failed = message.rows[number].failed
             if failed or not side.link.permits_part(context, payload, side.requested):
-                left_out.append(number)
+                found.left_out.append(number)
                 continue
         elif not slot.role.declared and payload.family not in HARMLESS:
             _refuse_undeclared(side, context, payload)
-        payloads.append(payload)
-        used.append((slot, use))
-    return _Found(payloads, used, left_out, refused)
+        found.payloads.append(payload)
+        found.places.append((number, opens))
+    return found
 
 
-class _Use(enum.Enum):
-    """What this side does with a payload."""
-
-    OPENED = "opened here"
-    SUBMITTED = "handed to Dask's scheduler as a graph"
-    RELAYED = "relayed unopened"
-
-
-def _use(side: Side, context: Context, slot: Slot) -> _Use:
+def _opens(side: Side, context: Context, slot: Slot) -> bool:
+    """Tell whether this side opens the payload in *slot*, and neither relays it nor submits it."""
     if context.operation is not None and is_graph(context, slot.where):
-        return _Use.SUBMITTED
-    if side.opens or slot.reference.eager:
-        return _Use.OPENED
+        return False
     # A relay that kept any other payload unopened would send it with unrelated answers: metrics of
     # one worker that no client can open, say, with each answer about the cluster.
     kept = slot.role.declared or slot.role.failure or context.operation is None
-    return _Use.RELAYED if kept else _Use.OPENED
+    return side.opens or slot.reference.eager or not kept
 
 
 def _refuse_undeclared(side: Side, context: Context, payload: Received) -> NoReturn:
@@ -439,7 +425,7 @@ def _refuse_undeclared(side: Side, context: Context, payload: Received) -> NoRet
 
 
 def _payload(
-    side: Side, context: Context, body: Any, message: Message, slot: Slot, *, relayed: bool
+    side: Side, context: Context, body: Any, message: Message, slot: Slot, *, opens: bool
 ) -> Received | SafeserError:
     """Return the payload in *slot*, or the error if there is no valid one."""
     row, where = message.rows[slot.reference.index], slot.where
@@ -455,7 +441,7 @@ def _payload(
             row.frames,
             author=row.author,
             wraps=slot.role.wrapped and not row.failed,
-            relayed=relayed,
+            relayed=not opens and not is_graph(context, where),
             takes_own=side.opens,  # a scheduler, which has no program of its own, opens no values
             policy=message.policy,
             **(task_of(body) if isinstance(body, dict) and "key" in body else {}),

@@ -7,11 +7,10 @@ ends a stream that others share.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from safeser.channel import Admitted, Link
+from safeser.channel import Admitted, Link, PendingRecords
 from safeser.dask.messages import translate
 from safeser.dask.messages.building import build
 from safeser.dask.messages.deciding import (
@@ -33,7 +32,7 @@ from safeser.gate.values import Kind
 from safeser.operations import Channel, Operation, Server, is_alone, lookup
 from safeser.policy import Policy
 
-__all__ = ["STREAMS", "Batch", "Elements"]
+__all__ = ["STREAMS", "Elements"]
 
 logger = logging.getLogger("safeser.dask")
 
@@ -50,31 +49,8 @@ _NOT_PERMITTED = frozenset({"context.none", "operation.not-granted"})
 _STRANGE = frozenset({"operation.missing", "operation.unknown"})
 
 
-class Batch(NamedTuple):
-    """The result of one batch.
-
-    :param elements: for Dask to handle, in order.
-    :param reports: elements to send, which report refused graphs to the peer.
-    """
-
-    elements: tuple[Any, ...]
-    reports: list[dict[str, Any]]
-
-
-class _Decided(NamedTuple):
-    """One element, decided.
-
-    :param judged: None for a refused element.
-    :param instead: the element that replaces a refused one, or None to leave it out.
-    """
-
-    element: Any
-    judged: Judged | None
-    instead: dict[str, Any] | None = None
-
-
-class _Repeated(NamedTuple):
-    """The decision on a plain element that holds for others of its name.
+class _Known(NamedTuple):
+    """The decision on a plain element, which holds for others of its name.
 
     :param row: of the table, the only one of that name.
     """
@@ -83,8 +59,8 @@ class _Repeated(NamedTuple):
     admitted: Admitted
 
 
-def _present(made: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple([each for each in made if each is not None])
+#: One element; its decision, or None where it is refused; and what replaces it then, if anything.
+_Decided = tuple[Any, Judged | _Known | None, dict[str, Any] | None]
 
 
 class Elements:
@@ -109,118 +85,49 @@ class Elements:
         self.link = link
         self.stream = stream
         self.reads = reads
-        self._identity = identity
-        self._answers_clients = answers_clients
-        self._renewed = renewed
+        self.identity = identity
+        self.answers_clients = answers_clients
+        self.renewed = renewed
         self._kept = Kept()  # definitions of sealed tasks that this side keeps
-        # The last admission of elements without payloads, by their name, and its policy.
-        self._repeated: dict[str, _Repeated] = {}
-        self._repeated_under: Policy | None = None
+        # Decisions on elements without payloads, by their name, and the policy of all of them.
+        self.known: dict[str, _Known] = {}
+        self._under: Policy | None = None
 
-    def receive(self, side: Side, message: Message, refusals: Refusals) -> Batch:
+    def receive(
+        self, side: Side, message: Message, refusals: Refusals
+    ) -> tuple[tuple[Any, ...], list[dict[str, Any]]]:
         """Decide each element, record all of them, and build those that are permitted.
 
-        A message whose elements all repeat admitted ones is counted instead of decided.
+        :return: elements for Dask to handle, in order, and elements to send, which report refused
+            graphs to the peer.
         """
-        body, takes_code = message.body, partial(self._takes_code, side)
-        elements: Sequence[Any] = body if isinstance(body, tuple) else (body,)
-        if not message.rows:
-            try:
-                repeated = self._count_repeated(message, elements)
-            except AuditError as error:  # not all of them are counted
-                made = [self._refused(each, error, refusals, None).instead for each in elements]
-                return Batch(_present(made), [])
-            if repeated:
-                made = [self._translated(e, e, takes_code, refusals, None) for e in elements]
-                return Batch(_present(made), [])
-        if self.reads is Server.WORKER:
+        if message.rows and self.reads is Server.WORKER:
             message = message.with_calls(self._kept, self.link.policy.limits)
-        elif self.reads is Server.SCHEDULER:
+        elif message.rows and self.reads is Server.SCHEDULER:
             message = message.within_structure()
-        graphs = GraphFailures() if self._answers_clients else None
-        decided: list[_Decided] = []
+        batch = _Batch(self, side, message, refusals)
         try:
             with self.link.recorded_together() as records:
-                recording = side._replace(records=records)
-                self._decide(
-                    decided, recording, elements, message, refusals=refusals, graphs=graphs
-                )
+                batch.decide(records)
         except AuditError as error:
-            # Elements that are not recorded are not loaded; refused ones stay refused.
-            decided = [self._unrecorded(each, error, refusals, graphs) for each in decided]
-        made = [self._built(side, each, takes_code, refusals, graphs) for each in decided]
-        return Batch(_present(made), [] if graphs is None else graphs.elements())
+            batch.refuse_all(error)
+        made = tuple([one for one in map(batch.built, batch.decided) if one is not None])
+        return made, [] if batch.graphs is None else batch.graphs.elements()
 
-    def _count_repeated(self, message: Message, elements: Sequence[Any]) -> bool:
-        """Count *elements* if each repeats one that was admitted under the policy in force.
+    def holding(self, message: Message) -> Mapping[str, _Known]:
+        """Return the decisions that hold for the elements of *message*."""
+        if message.rows or self._under is None:
+            return {}
+        return self.known if self.link.holds_again(message.verified, self._under) else {}
 
-        Most elements of a stream are of few rows and carry no payloads: of those, only who they
-        name and the shapes of their fields remain to be checked. Others are decided each by itself,
-        and so is all of a message with a single one of those.
-
-        :return: whether they are counted.
-        :raises AuditError: if one cannot be counted.
-        """
-        link, policy, repeated = self.link, self._repeated_under, self._repeated
-        if policy is None or not link.holds_again(message.verified, policy):
-            return False
-        passed: dict[str, int] = {}
-        try:
-            for each in elements:
-                name = each["op"] if each.__class__ is dict and "op" in each else None
-                if name.__class__ is not str or name not in repeated:
-                    return False
-                self._identity.check(self.stream, each)
-                check_fields(repeated[name].row, each, payloads=False)
-                passed[name] = passed.get(name, 0) + 1
-        except SafeserError:
-            return False
-        for name, times in passed.items():
-            link.count_again(repeated[name].admitted, times)
-        return True
-
-    def _decide(
-        self,
-        decided: list[_Decided],
-        side: Side,
-        elements: Sequence[Any],
-        message: Message,
-        *,
-        refusals: Refusals,
-        graphs: GraphFailures | None,
-    ) -> None:
-        """Add each of *elements* to *decided*; drop the rest after too many that are none at all.
-
-        Those that were decided before one that cannot be recorded are refused as well.
-        """
-        policy = self.link.policy
-        strange = 0
-        for each in elements:
-            if strange == MOST_STRANGE:
-                logger.warning("The rest of this message from %s is left out", self.link.peer)
-                break
-            try:
-                row = self.row_of(each)
-            except SafeserError as error:
-                # It names no row of the table, so there is nothing to replace it by.
-                strange += error.rule in _STRANGE
-                refusals.note(error, each)
-                continue
-            try:
-                judged = judge_operation(side, row, each, message)
-                self._keep_decision(row, judged, policy)
-                decided.append(_Decided(each, judged))
-            except SafeserError as error:
-                decided.append(self._refused(each, error, refusals, graphs))
-
-    def _keep_decision(self, row: Operation, judged: Judged, policy: Policy) -> None:
+    def keep(self, row: Operation, judged: Judged, policy: Policy) -> None:
         """Keep the admission of *judged* if it was under *policy* and needs no authority."""
         if not (row.plain and judged.admitted.is_plain and is_alone(row)) or row.name in RENEWALS:
             return
-        if policy is not self._repeated_under:
-            self._repeated, self._repeated_under = {}, policy
+        if policy is not self._under:
+            self.known, self._under = {}, policy
         if policy is self.link.policy:  # not replaced since the decision
-            self._repeated[row.wire] = _Repeated(row, judged.admitted)
+            self.known[row.wire] = _Known(row, judged.admitted)
 
     def row_of(self, element: Any) -> Operation:
         """Return the row of the table that describes *element*.
@@ -231,92 +138,124 @@ class Elements:
         row = lookup(self.reads, Channel.STREAM, name, element)
         if row is None or self.stream not in row.streams:
             raise unknown_operation(name)
-        self._identity.check(self.stream, element)
+        self.identity.check(self.stream, element)
         return row
 
-    def _built(
-        self,
-        side: Side,
-        decided: _Decided,
-        takes_code: Callable[[str], bool],
-        refusals: Refusals,
-        graphs: GraphFailures | None,
-    ) -> Any:
+
+class _Batch:
+    """The elements of one message, from their decisions to what Dask handles.
+
+    :ivar decided: those that are decided, in order.
+    :ivar graphs: failures of refused graphs, where the peer is a client.
+    """
+
+    def __init__(self, stream: Elements, side: Side, message: Message, refusals: Refusals) -> None:
+        self._stream = stream
+        self._side = side
+        self._message = message
+        self._refusals = refusals
+        self.decided: list[_Decided] = []
+        self.graphs = GraphFailures() if stream.answers_clients else None
+
+    def decide(self, records: PendingRecords) -> None:
+        """Decide each element; drop the rest after too many that are none at all.
+
+        Those that were decided before one that cannot be recorded are refused as well. Most
+        elements are of few rows and carry no payloads: of those, the decision is looked up, and
+        only who they name and the shapes of their fields remain to be checked.
+        """
+        stream, message, decided = self._stream, self._message, self.decided
+        elements = message.body if isinstance(message.body, tuple) else (message.body,)
+        known, again, strange = stream.holding(message), dict[str, int](), 0
+        for each in elements:
+            if strange == MOST_STRANGE:
+                logger.warning("The rest of this message from %s is left out", stream.link.peer)
+                break
+            try:
+                # No name but a text, since keys may be equal that are not the same.
+                said = each["op"] if each.__class__ is dict and "op" in each else None
+                name = said if type(said) is str else ""
+                found = known.get(name)
+                if found is None:
+                    row = stream.row_of(each)
+                else:
+                    stream.identity.check(stream.stream, each)
+            except SafeserError as error:
+                # It names no row of the table, so there is nothing to replace it by.
+                strange += error.rule in _STRANGE
+                self._refusals.note(error, each)
+                continue
+            try:
+                if found is None:
+                    judged = judge_operation(self._side, row, each, message, records)
+                    stream.keep(row, judged, message.policy)
+                    decided.append((each, judged, None))
+                else:
+                    check_fields(found.row, each, payloads=False)
+                    again[name] = again.get(name, 0) + 1
+                    decided.append((each, found, None))
+            except SafeserError as error:
+                decided.append((each, None, self._refused(each, error)))
+        for name, times in again.items():
+            stream.link.count_again(known[name].admitted, times)
+
+    def refuse_all(self, error: AuditError) -> None:
+        """Refuse what was to be recorded, so that it is not loaded; refused ones stay refused."""
+        self.decided = [
+            (element, None, instead if passed is None else self._refused(element, error))
+            for element, passed, instead in self.decided
+        ]
+
+    def built(self, decided: _Decided) -> Any:
         """Return the element for Dask to handle, or None if there is none."""
-        element, judged, instead = decided
-        if judged is None:
+        element, passed, instead = decided
+        if passed is None:
             return instead
         try:
-            if element["op"] in RENEWALS:
-                self._renew(side, element)
-                return None
-            message = build(judged)
-        except SafeserError as error:
-            return self._refused(element, error, refusals, graphs).instead
-        return self._translated(element, message, takes_code, refusals, graphs)
-
-    def _translated(
-        self,
-        element: dict[str, Any],
-        message: dict[str, Any],
-        takes_code: Callable[[str], bool],
-        refusals: Refusals,
-        graphs: GraphFailures | None,
-    ) -> Any:
-        """Return *message*, which was built of *element*, as Dask handles it, or None."""
-        try:
+            message = element
+            if isinstance(passed, Judged):
+                if element["op"] in RENEWALS:
+                    self._renew(element)
+                    return None
+                message = build(passed)
             message, refused = translate.incoming_element(
-                self.reads, element["op"], message, takes_code=takes_code
+                self._stream.reads, element["op"], message, takes_code=self._takes_code
             )
         except SafeserError as error:
-            return self._refused(element, error, refusals, graphs).instead
+            return self._refused(element, error)
         for refusal in refused:
-            refusals.note(refusal, element)
+            self._refusals.note(refusal, element)
         return message
 
-    def _renew(self, side: Side, element: Mapping[str, Any]) -> None:
+    def _renew(self, element: Mapping[str, Any]) -> None:
         """Store the renewed statement in *element*, for which Dask has no handler."""
-        assert side.statements is not None
-        current = side.statements.renew(renewed_in(element["statement"]))
-        if current is not None and self._renewed is not None:
-            self._renewed(current)
+        statements, renewed = self._side.statements, self._stream.renewed
+        assert statements is not None
+        current = statements.renew(renewed_in(element["statement"]))
+        if current is not None and renewed is not None:
+            renewed(current)
 
-    def _takes_code(self, side: Side, operation: str) -> bool:
+    def _takes_code(self, operation: str) -> bool:
         """Tell whether the peer may send code to this side, and this side is willing to load it."""
-        if side.requested is not None and "cloudpickle" not in side.requested:
+        link, requested = self._stream.link, self._side.requested
+        if requested is not None and "cloudpickle" not in requested:
             return False
-        context = self.link.inbound(Kind.DATA, operation)
-        return self.link.policy.decide(context, "cloudpickle").permitted
+        context = link.inbound(Kind.DATA, operation)
+        return link.policy.decide(context, "cloudpickle").permitted
 
-    def _unrecorded(
-        self,
-        decided: _Decided,
-        error: SafeserError,
-        refusals: Refusals,
-        graphs: GraphFailures | None,
-    ) -> _Decided:
-        """Refuse what passed and could not be recorded; what was refused stays so."""
-        if decided.judged is None:
-            return decided
-        return self._refused(decided.element, error, refusals, graphs)
-
-    def _refused(
-        self,
-        element: dict[str, Any],
-        error: SafeserError,
-        refusals: Refusals,
-        graphs: GraphFailures | None,
-    ) -> _Decided:
-        """Note the refusal of *element*, and return it with its replacement, if it has one."""
+    def _refused(self, element: dict[str, Any], error: SafeserError) -> dict[str, Any] | None:
+        """Note the refusal of *element*, and return its replacement, if it has one."""
+        stream, graphs = self._stream, self.graphs
         if element["op"] == "update-graph" and graphs is not None:
-            refusals.note(error, element, heard=True)
+            self._refusals.note(error, element, heard=True)
             graphs.add(element.get("keys"), error)
-            return _Decided(element, None)
-        if self.reads is Server.SCHEDULER and error.rule in _NOT_PERMITTED:
-            refusals.note(error, element)
-            return _Decided(element, None)
-        instead = element_instead(self.row_of(element), element, error, local=self.link.local)
+            return None
+        if stream.reads is Server.SCHEDULER and error.rule in _NOT_PERMITTED:
+            self._refusals.note(error, element)
+            return None
+        local = stream.link.local
+        instead = element_instead(stream.row_of(element), element, error, local=local)
         # A type that is left out is no error that its reader would hear of.
         fails = instead is not None and not instead.keys().isdisjoint(("exception", "run_spec"))
-        refusals.note(error, element, heard=fails)
-        return _Decided(element, None, instead)
+        self._refusals.note(error, element, heard=fails)
+        return instead

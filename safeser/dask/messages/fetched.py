@@ -66,11 +66,10 @@ def judge_fetched(side: Side, asked: Pending, message: Message) -> Fetched:
     rest, values = _apart(message.body)
     judged: Judged | None = None
     with side.link.recorded_together() as records:
-        side = side._replace(records=records)
         # First, because whether the sender may send values at all is one decision and record.
-        others = judge_reply(side, asked, message._replace(body=rest))
+        others = judge_reply(side, asked, message._replace(body=rest), records)
         if values:
-            judged = judge_values(side, values, message)
+            judged = judge_values(side, values, message, records)
     return Fetched(others, values, judged)
 
 

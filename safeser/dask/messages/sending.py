@@ -53,8 +53,8 @@ _MOST_PLAIN = 1 << 30
 #: Values of a message that are measured here before Dask's slower sizeof is called.
 _FEW = 200
 
-#: Requests whose replies hand over plugins.
-_REGISTERING = frozenset({"register-worker", "register_nanny"})
+#: Requests by which a worker or nanny joins its cluster; their replies hand over plugins.
+REGISTERING = frozenset({"register-worker", "register_nanny"})
 
 _SCALARS = frozenset({int, float, bool, type(None)})
 _CONTAINERS = frozenset({dict, list, tuple, set})
@@ -91,7 +91,7 @@ def encode_message(
     if row is not None:
         ceiling_of = ceilings_of(link, row.server, row.channel, outbound=True)
     told = translate.outgoing(message, takes_code=values.take_code, answers=answers)
-    if answers is not None and answers.name in _REGISTERING:
+    if answers is not None and answers.name in REGISTERING:
         told = requests.without_unaccepted(link, told, answers.reply.keys())
     encoder.add(told, values, ceiling_of)
     frames = encoder.frames(listed=False)

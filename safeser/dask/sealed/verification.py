@@ -12,8 +12,7 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import Protocol
 
-from safeser.channel import Link
-from safeser.channel.standing import ChannelView
+from safeser.channel import Channel, Link
 from safeser.dask.sealed.statement import SignedStatement
 from safeser.errors import PolicyDenied
 from safeser.gate.key_pairs import PublicKey
@@ -38,7 +37,7 @@ class SignedObject(Protocol):
     def is_current(self, now: float) -> bool: ...
 
 
-def require_signed(signed: SignedStatement, channel: ChannelView, *, scheduler: str) -> str:
+def require_signed(signed: SignedStatement, channel: Channel, *, scheduler: str) -> str:
     """Return the author of the graph that *signed* is about, if it counts here and now.
 
     :param scheduler: principal of the scheduler that the graph was submitted to.
@@ -49,7 +48,7 @@ def require_signed(signed: SignedStatement, channel: ChannelView, *, scheduler: 
 
 
 def require_current(
-    said: SignedObject, channel: ChannelView, *, servers: Collection[str], holds: bool
+    said: SignedObject, channel: Channel, *, servers: Collection[str], holds: bool
 ) -> str:
     """Return the author of *said*, if it is valid here and now.
 

@@ -196,7 +196,7 @@ class GuardedComm(SafeserComm):
         except PayloadError as error:
             # Where the next message begins is not known any more.
             logger.warning("Closing the connection to %s: %s", self._peer_addr, error)
-            self.link.note_refusal(self.conversation.inbound_context(), error)
+            self.link.note_refusal(self.link.inbound(Kind.ADMIN), error)
             self.abort()
             raise CommClosedError(f"{self._peer_addr} does not speak Dask: {error}") from None
         except BaseException:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakMethod, ref
 
 from distributed.comm.core import CommClosedError
-from tornado.iostream import IOStream, StreamClosedError
+from tornado.iostream import StreamClosedError
 
 from safeser.channel import Ending, Link, Renewal, Step
 from safeser.errors import AuthenticationError, EnvelopeError
@@ -24,6 +24,9 @@ from safeser.gate.handshake import Handshake
 from safeser.gate.key_pairs import PublicKey
 from safeser.gate.session import Verified
 from safeser.gate.values import Kind
+
+if TYPE_CHECKING:
+    from safeser.dask.transport.comm import SafeserComm
 
 __all__ = ["LONGEST_HEADER", "SessionControl", "successors"]
 
@@ -67,22 +70,6 @@ class Successors:
 successors = Successors()
 
 
-class _Connection(Protocol):
-    """The interface of a connection that the control of its session uses."""
-
-    stream: IOStream | None
-
-    def abort(self) -> None: ...
-
-    def is_idle(self) -> bool:
-        """Tell whether this side opened the connection, and nothing waits for an answer on it."""
-
-    async def send_control(
-        self, header: bytes, frames: Sequence[bytes], *, then: Callable[[], None]
-    ) -> None:
-        """Send one message and call *then* before anything else is sealed; wait until it left."""
-
-
 class SessionControl:
     """The session of one connection: its notices and renewals.
 
@@ -91,7 +78,7 @@ class SessionControl:
         not.
     """
 
-    def __init__(self, connection: _Connection, link: Link, *, initiator: bool) -> None:
+    def __init__(self, connection: SafeserComm, link: Link, *, initiator: bool) -> None:
         self.ended_because = ""
         # The connection has this control, and is collected as soon as Dask drops it.
         self._connection_of = ref(connection)
@@ -113,7 +100,7 @@ class SessionControl:
         link.when_stale(partial(_scheduled, loop, WeakMethod(self.renew)))
 
     @property
-    def _connection(self) -> _Connection:
+    def _connection(self) -> SafeserComm:
         connection = self._connection_of()
         assert connection is not None  # it is what calls this
         return connection

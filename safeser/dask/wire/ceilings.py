@@ -6,7 +6,7 @@ names, right at its beginning, says how large it may be. Nothing of it is built 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgpack
@@ -34,10 +34,8 @@ CeilingOf = Callable[[str], Ceiling | None]
 #: Bytes of values that have a frame of their own, at least, on average.
 _FRAME = 1 << 5
 
-_OP = msgpack.packb("op")
-_NAMED = {msgpack.packb(name): name for name in NAMES}
-#: The header of a map, its first key and the longest name.
-_HEAD = 5 + len(_OP) + max(map(len, _NAMED))
+#: Bytes in which a map names its operation: its header, its first key and the longest name.
+_HEAD = 5 + len(msgpack.packb("op")) + max(len(msgpack.packb(name)) for name in NAMES)
 
 
 class MessageBounds(NamedTuple):
@@ -99,19 +97,14 @@ def named_first(packed: Any) -> str:
 
     The sender's encoder writes it there.
     """
-    head = bytes(memoryview(packed)[:_HEAD])
-    start = _START.get(head[:1], 0) or (1 if head[:1] and 0x80 <= head[0] <= 0x8F else 0)
-    if not start or head[start : start + len(_OP)] != _OP:
+    head = msgpack.Unpacker(max_buffer_size=_HEAD)
+    try:
+        head.feed(memoryview(packed)[:_HEAD])
+        head.read_map_header()
+        first, name = head.unpack(), head.unpack()
+    except (msgpack.UnpackException, ValueError):
         return ""
-    name = head[start + len(_OP) :]
-    # A short text has its length in its first byte, a longer one in the second.
-    long = name[:1] == b"\xd9"
-    length = name[1] + 2 if long and len(name) > 1 else (name[0] & 0x1F) + 1 if name else 0
-    return _NAMED.get(name[:length], "")
-
-
-#: Where the first key of a map with more than fifteen begins, by its first byte.
-_START: Mapping[bytes, int] = {b"\xde": 3, b"\xdf": 5}
+    return name if first == "op" and type(name) is str and name in NAMES else ""
 
 
 def check_element(packed: Any, limits: Limits, ceiling_of: CeilingOf) -> None:

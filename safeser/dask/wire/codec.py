@@ -199,8 +199,9 @@ def parse(frames: Sequence[Any], limits: Limits, ceiling_of: CeilingOf | None = 
     """
     if not frames:
         raise PayloadError("the message has no frames", rule="payload.empty")
-    if len(frames) == 1 and len(frames[0]) <= FLOOR:  # as most are; no ceiling is lower
-        body = read_plain(bytes(frames[0]), limits)
+    # As most are. No ceiling is lower, and a batch has none: its elements have.
+    if len(frames) == 1 and (ceiling_of is None or len(frames[0]) <= FLOOR):
+        body = read_plain(frames[0], limits)
         if body is not UNSURE:
             return Parsed(body, ())
     reader = Reader(limits)
@@ -320,7 +321,7 @@ def has_large_element(frames: Sequence[Any]) -> bool:
 
 
 def _table(data: Any, frames: Sequence[Any], limits: Limits) -> tuple[PayloadRow, ...]:
-    entries = read_plain(bytes(data), limits) if len(data) <= FLOOR else UNSURE
+    entries = read_plain(data, limits)
     if entries is UNSURE:
         reader = Reader(limits)
         entries = reader.read(data)

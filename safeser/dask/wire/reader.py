@@ -41,15 +41,10 @@ _PIECE = 1 << 18
 
 #: What stands before the type, 0xFF, of msgpack's timestamps, and may stand there in other bytes:
 #: no hook is asked about that extension. They are 4, 8 or 12 bytes long; msgpack takes no others.
-_BEFORE_TIMES = b"\xd6\xd7\x04\x08\x0c"
-_TIMES = tuple(bytes((before, 0xFF)) for before in _BEFORE_TIMES)
-
-#: Bytes 0xFF of a message that are looked at one by one; more are searched for, which costs the
-#: same however many there are.
-_FEW = 8
+_TIMES = tuple(bytes((before, 0xFF)) for before in b"\xd6\xd7\x04\x08\x0c")
 
 #: Bytes of a message that :func:`read_plain` reads; a larger one may take longer by its repetition.
-_PLAIN = 1 << 13
+_PLAIN = 1 << 15
 
 #: What begins each of the markers.
 _MARK = b"__"
@@ -133,36 +128,58 @@ def _may_hold_times(packed: Any) -> bool:
 
 
 def _has_time(piece: bytes) -> bool:
-    at = -1
-    for _ in range(_FEW):
-        at = piece.find(0xFF, at + 1)
-        if at < 0:
-            return False
-        if at and piece[at - 1] in _BEFORE_TIMES:
-            return True
     return any(mark in piece for mark in _TIMES)
 
 
-def read_plain(data: bytes, limits: Limits) -> Any:
-    """Return the one small value in *data* if it is plainly in order, else :data:`UNSURE`.
+def read_plain(packed: Any, limits: Limits) -> Any:
+    """Return the one small value in *packed* if it is plainly in order, else :data:`UNSURE`.
 
     Of nearly all messages that is plain without a look at each container: none can hold too many
     elements or levels, no key can be a marker, all keys are text or bytes, whose hashes are this
     process's own secret, and what was read is packed into the same bytes again, which no repeated
     key would be. Whatever it is not sure of, :class:`Reader` reads.
     """
-    size = len(data)
-    if size > _PLAIN or 2 * size * ELEMENT > limits.max_memory or _MARK in data:
+    size = len(packed)
+    if size > _PLAIN or 2 * size * ELEMENT > limits.max_memory or _MARK in (data := bytes(packed)):
         return UNSURE
-    if len(data.translate(None, NO_CONTAINER)) > limits.max_depth:  # it may be nested deeper
-        return UNSURE
-    if 0xFF in data and _has_time(data):
+    if len(data.translate(None, NO_CONTAINER)) > limits.max_depth and not _is_flat(data, limits):
         return UNSURE
     try:
-        value = msgpack.unpackb(data, use_list=False, ext_hook=_unsure)
+        # A timestamp, about which no hook is asked, becomes a number, which is packed otherwise.
+        value = msgpack.unpackb(data, use_list=False, ext_hook=_unsure, timestamp=1)
         return value if packed_again(value) == data else UNSURE
     except (msgpack.UnpackException, ValueError, TypeError, RecursionError):
         return UNSURE
+
+
+def _is_flat(data: bytes, limits: Limits) -> bool:
+    """Tell whether *data* is surely nested no deeper than *limits* let it; nothing of it is built.
+
+    It is read within so many lists that msgpack takes no more levels than those.
+    """
+    before = _STACK - limits.max_depth
+    if before < 0:
+        return False
+    scanner = msgpack.Unpacker(max_buffer_size=before + len(data))
+    scanner.feed(b"\x91" * before)
+    scanner.feed(data)
+    try:
+        scanner.skip()
+    except (msgpack.UnpackException, ValueError):
+        return False
+    return True
+
+
+def _takes(levels: int) -> bool:
+    try:
+        msgpack.unpackb(b"\x91" * levels + b"\xc0")
+    except (msgpack.UnpackException, ValueError):
+        return False
+    return True
+
+
+#: Levels that msgpack takes. Where it has no such limit, nothing is flat by it.
+_STACK = 1024 if _takes(1024) and not _takes(1025) else -1
 
 
 def _unsure(code: int, data: Any) -> NoReturn:

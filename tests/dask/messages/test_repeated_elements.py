@@ -77,7 +77,7 @@ def test_nothing_is_admitted_on_a_link_that_is_over(stream):
 
 
 def test_a_decision_under_a_policy_that_was_replaced_meanwhile_is_not_kept(stream, monkeypatch):
-    stream.server._elements._repeated.clear()
+    stream.server._elements.known.clear()
     real = module.judge_operation
     newer = Policy.parse(_newer())
 
@@ -88,7 +88,7 @@ def test_a_decision_under_a_policy_that_was_replaced_meanwhile_is_not_kept(strea
 
     monkeypatch.setattr(module, "judge_operation", replaced)
     stream.attack([FINISHED])
-    assert stream.server._elements._repeated == {}
+    assert stream.server._elements.known == {}
 
 
 def test_what_cannot_be_counted_is_not_handled_and_its_stream_goes_on(stream):
@@ -99,7 +99,7 @@ def test_what_cannot_be_counted_is_not_handled_and_its_stream_goes_on(stream):
     assert stream.attack([FINISHED | {"key": "z"}])[0] == FINISHED | {"key": "z"}
 
 
-def test_one_element_that_is_not_like_one_before_has_all_of_its_message_decided(stream):
+def test_an_element_that_is_not_like_one_before_is_decided_beside_those_that_are(stream):
     counted = len(stream.far.audit.counts)
     got = stream.attack([FINISHED | {"key": "y"}, FINISHED | {"key": {"a": 1}}, [FINISHED]])
     assert got[0]["key"] == "y"

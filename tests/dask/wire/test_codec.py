@@ -245,7 +245,7 @@ def _deep(levels: int) -> bytes:
 
 @pytest.mark.parametrize(
     "value",
-    [None, 1.5, "x", b"\xff\x04", (), {"op": "a", "n": ({"b": (1, -1, 1 << 63)},), b"c": True}],
+    [None, 1.5, "x", b"\xff\x04", ({"op": "a", "n": ({"b": (1, -1, 1 << 63)},)}, {b"c": ()}) * 99],
 )
 def test_it_reads_what_the_reader_reads(value):
     data = msgpack.packb(value)
@@ -265,11 +265,19 @@ def test_it_reads_what_the_reader_reads(value):
         msgpack.packb([msgpack.ExtType(EXT_EAGER, bytes(4))]),
         msgpack.packb(msgpack.ExtType(EXT_SET, b"\x90")),
         _deep(LIMITS.max_depth + 1),
-        msgpack.packb(bytes(1 << 13)),
+        msgpack.packb([[0], *[[]] * LIMITS.max_depth, msgpack.unpackb(_deep(LIMITS.max_depth))]),
+        msgpack.packb(bytes(1 << 15)),
     ],
 )
 def test_it_is_not_sure_of_anything_else(data):
     assert read_plain(data, LIMITS) is UNSURE
+
+
+@given(st.recursive(st.integers(-1, 1) | st.text(), lambda inner: st.lists(inner), max_leaves=20))
+def test_it_takes_nothing_that_the_reader_refuses(value):
+    limits, data = Limits(max_depth=3), msgpack.packb(value)
+    found = read_plain(data, limits)
+    assert found is UNSURE or found == Reader(limits).read(data)
 
 
 def test_it_is_not_sure_of_more_elements_than_a_message_may_have():
