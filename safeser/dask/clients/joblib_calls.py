@@ -46,7 +46,8 @@ def _backend() -> Any:
 
     # Releases before 1.5 submit by another name, and are left as they are.
     if hasattr(DaskDistributedBackend, "submit"):
-        DaskDistributedBackend.submit, DaskDistributedBackend._collect = _submit, _collect
+        for name, method in (("submit", _submit), ("_collect", _collect)):
+            setattr(DaskDistributedBackend, name, method)
     return DaskDistributedBackend
 
 
