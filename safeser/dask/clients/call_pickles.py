@@ -147,11 +147,11 @@ def replace_normalizer(stock: Callable[[Any], _Token]) -> Callable[[Any], _Token
             return make(o)
         if call is not None and call.size(o) is not None:
             return make(o)
-        token: _Token = watch("hash", lambda: make(o), partial(_done, o, call))
+
+        def done(_: _Token) -> Done:
+            return Done(o, "cloudpickle", (call.size(o) if call is not None else None) or 0)
+
+        token: _Token = watch("hash", lambda: make(o), done)
         return token
 
     return _normalize_pickle
-
-
-def _done(obj: Any, call: CallPickles | None, _: _Token) -> Done:
-    return Done(obj, "cloudpickle", (call.size(obj) if call is not None else None) or 0)
