@@ -120,24 +120,21 @@ def _is_sound(spec: Any) -> bool:
         sized = all(type(each) is tuple and all(map(_are_sizes, each)) for each in axes)
         return sized and len(spec.new) == len(spec.old)
     parts = spec.parts_out
+    # A range of partitions whose length Python can tell.
+    known = (
+        type(parts) is range and parts.start >= 0 and parts.step > 0 and parts.stop <= sys.maxsize
+    )
     return (
         _is_count(spec.npartitions)
         and spec.npartitions > 0
         and isinstance(spec.column, _NAMES)
         and type(spec.drop_column) is bool
-        and (_is_count(parts) or _is_span(parts) or _are_counts(parts))
+        and (_is_count(parts) or known or _are_counts(parts))
     )
 
 
 def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
-
-
-def _is_span(value: Any) -> bool:
-    """Tell whether *value* is a range of partitions whose length Python can tell."""
-    return (
-        type(value) is range and value.start >= 0 and value.step > 0 and value.stop <= sys.maxsize
-    )
 
 
 def _are_counts(values: Any) -> bool:
