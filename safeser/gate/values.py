@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from safeser.gate.refusals import ConfigError, legible
 
@@ -34,22 +34,12 @@ HARMLESS = frozenset({"msgpack", "error", "dask"})
 #: it: it passes where a context says ``submission: sealed``.
 SEALED = "sealed"
 
-#: What the audit log has of decisions: a record of each, records of refusals and of code, or counts
-#: alone. The later, the less.
-AUDIT_LEVELS = ("all", "refusals", "counts")
-
 #: What becomes of a message whose record the log cannot write: it is refused, it passes while so
 #: many records wait in memory, or it passes. The later, the less is known.
 AUDIT_FAILURES = ("refuse", "queue", "go-on")
 
 #: The submitted work that a context lets through: none, code that workers alone open, any code.
 SUBMISSIONS = ("none", "sealed", "code")
-
-#: Which classes of a recipient's program are rebuilt beside those that safeser lists.
-CLASSES = ("own", "registered")
-
-#: What may become of a submission whose keys are taken.
-CONFLICT_WORDS = ("refuse", "warn")
 
 _PRINCIPAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}\Z")
 FAMILY = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
@@ -234,18 +224,6 @@ LEAST_COLLISIONS, LEAST_WALK = 8, 16
 _LEAST = {"max_collisions": LEAST_COLLISIONS, "max_walk": LEAST_WALK}
 
 
-class KeyConflicts(NamedTuple):
-    """What becomes of a submission whose keys are taken; each word is ``refuse`` or ``warn``.
-
-    :param definition: the key stands for another task already.
-    :param principal: another principal submitted it first, with the same definition. Both then
-        share one result; to refuse it would keep two users from running one notebook.
-    """
-
-    definition: str = "refuse"
-    principal: str = "warn"
-
-
 class AuditFailure(NamedTuple):
     """What becomes of a message whose record the log cannot write; the greater, the less is known.
 
@@ -327,31 +305,6 @@ class Grant:
                 kept = [each for each in self.families if each in HARMLESS or each not in FAMILIES]
                 grant = replace(grant, families=tuple(kept), types=self.types)
         return grant if author in grant.own or not grant.own else replace(grant, own=frozenset())
-
-
-class Described(Protocol):
-    """What policy and audit read of a payload, whether it is sent (:class:`Payload`) or arrived."""
-
-    @property
-    def where(self) -> str: ...
-    @property
-    def family(self) -> str: ...
-    @property
-    def header(self) -> dict[str, Any]: ...
-    @property
-    def frames(self) -> tuple[Any, ...]: ...
-    @property
-    def author(self) -> str: ...
-    @property
-    def task(self) -> str: ...
-    @property
-    def task_author(self) -> str: ...
-    @property
-    def digest(self) -> str: ...
-    @property
-    def message(self) -> int | None: ...
-    @property
-    def nbytes(self) -> int: ...
 
 
 _view: Callable[[Any], memoryview] = memoryview
