@@ -371,6 +371,7 @@ class Table:
         rows = [self.match(Hop(*ends, kind, "safeser", near)) for near in (True, False)]
         return UNKNOWN not in ends and any(
             row is not None
+            and not row.ended
             and row.submission == SEALED
             # Tasks come from graphs, which are granted by name.
             and (kind is not Kind.TASK or SUBMIT in row.operations)
