@@ -295,7 +295,7 @@ def test_what_was_verified_is_not_what_the_caller_may_change(world):
 def test_a_session_ends_after_a_day(world):
     now = [0.0]
     a, b = world.sessions(clock=lambda: now[0])
-    assert a.ends_at == MAX_SECONDS
+    assert a._ends_at == MAX_SECONDS
     now[0] = MAX_SECONDS - 0.001
     wires = [world.sealed(a, b"h", []) for _ in range(2)]
     prelude = b.prelude(wires[0][:64])
