@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from safeser.audit.record import printable
-from safeser.gate.values import SEALED, AuditFailure, Context, Described, Kind
+from safeser.gate.values import SEALED, AuditFailure, Context, Kind
 
 #: Sender, recipient, operation, rule, outcome, kind and context of an event that is only counted.
 Counted: TypeAlias = tuple[str, str, str, str, bool, str, str]
@@ -29,6 +29,31 @@ _REASON = 100
 
 #: Families whose permitted payloads stay records where the log has refusals and code.
 _CODE = frozenset({"cloudpickle", SEALED})
+
+
+class Described(Protocol):
+    """What policy and audit read of a payload, whether it is sent or arrived."""
+
+    @property
+    def where(self) -> str: ...
+    @property
+    def family(self) -> str: ...
+    @property
+    def header(self) -> dict[str, Any]: ...
+    @property
+    def frames(self) -> tuple[Any, ...]: ...
+    @property
+    def author(self) -> str: ...
+    @property
+    def task(self) -> str: ...
+    @property
+    def task_author(self) -> str: ...
+    @property
+    def digest(self) -> str: ...
+    @property
+    def message(self) -> int | None: ...
+    @property
+    def nbytes(self) -> int: ...
 
 
 class AuditSink(Protocol):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from safeser import families as serialization
 from safeser.channel.admitted import Admitted
-from safeser.channel.events import PendingRecords
+from safeser.channel.events import Described, PendingRecords
 from safeser.channel.receiving import Receiving
 from safeser.channel.records import FLOOR, is_asked_for, is_own_reply
 from safeser.errors import EnvelopeError, PayloadError, SafeserError
@@ -22,7 +22,7 @@ from safeser.families.registered.own import before_typed
 from safeser.gate import canonical
 from safeser.gate.format import GCM_TAG_SIZE, PRELUDE_SIZE, Buffer, all_flat, check_payload
 from safeser.gate.session import SessionClosed, Verified
-from safeser.gate.values import Context, Described, Grant, Kind, Payload
+from safeser.gate.values import Context, Grant, Kind, Payload
 from safeser.pickles.advice import NEVER
 
 __all__ = ["Link", "ordered"]

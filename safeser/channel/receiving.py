@@ -27,11 +27,11 @@ from safeser.channel.admitted import (
     make_permitted,
     make_received,
 )
-from safeser.channel.events import PendingRecords
+from safeser.channel.events import Described, PendingRecords
 from safeser.channel.records import Recording, is_asked_for, is_own_reply
 from safeser.channel.shadow import note_shadow
 from safeser.errors import PolicyDenied, SafeserError
-from safeser.gate.values import SEALED, Context, Described, Grant, Kind
+from safeser.gate.values import SEALED, Context, Grant, Kind
 from safeser.policy import Policy
 from safeser.policy.questions.shadow import PERMIT, shadow_rule
 

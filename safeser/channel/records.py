@@ -18,6 +18,7 @@ from safeser.channel.admitted import MessageBudgets
 from safeser.channel.events import (
     AuditSink,
     Counted,
+    Described,
     KeepingSink,
     PendingRecords,
     counted,
@@ -30,7 +31,7 @@ from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.gate.handshake import Handshake
 from safeser.gate.key_pairs import PublicKey
 from safeser.gate.session import Session
-from safeser.gate.values import SEALED, UNKNOWN, Context, Described, Kind, Limits
+from safeser.gate.values import SEALED, UNKNOWN, Context, Kind, Limits
 from safeser.policy import Policy
 from safeser.policy.questions.readable import readable
 from safeser.policy.questions.shadow import PERMIT, shadow_rule

@@ -13,12 +13,12 @@ from typing import Any, NoReturn
 
 from safeser.audit import SessionFacts
 from safeser.channel.admitted import Arrived, Received, Unverified
-from safeser.channel.events import AuditSink
+from safeser.channel.events import AuditSink, Described
 from safeser.channel.link import Link
 from safeser.channel.records import ID_LENGTH
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.gate.key_pairs import PublicKey
-from safeser.gate.values import UNKNOWN, Context, Described
+from safeser.gate.values import UNKNOWN, Context
 from safeser.identity import VerifyingKey
 from safeser.pickles import held_by
 from safeser.policy import Policy

@@ -39,7 +39,10 @@ def pae(*parts: bytes) -> bytes:
 
 
 def step(key: bytes, previous: bytes, sequence: int, body: bytes) -> bytes:
-    """Return the MAC of one record. The packed prefix is PAE(previous, sequence, body) exactly."""
+    """Return the MAC of record *sequence*, counted from 0; *previous* is that of the one before.
+
+    The packed prefix and *body* are PAE(previous, sequence, body) exactly.
+    """
     prefix = STEP.pack(3, 32, previous, 8, sequence, len(body))
     return mac_of(key, prefix + body)
 
@@ -67,7 +70,7 @@ def keyed(key: bytes) -> tuple[hashlib._Hash, hashlib._Hash]:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of one file: one for its chain, one for its head."""
+    """The keys of one file, 32 bytes each; ``safeser.audit.key`` derives them, one way."""
 
     chain: bytes = field(repr=False)
     head: bytes = field(repr=False)

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 from safeser.gate import canonical
 from safeser.gate.refusals import ConfigError, EnvelopeError
-from safeser.gate.values import check_principal
+from safeser.gate.values import NAME, check_principal
 
 #: The longest claims have 280 bytes and a length of two.
 CLAIMS_SIZE = 320
 
-_POLICY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}\Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _REVISION_MAX = 2**63 - 1
 _FIELDS = ("principal", "peer", "policy", "revision", "sha256")
@@ -33,6 +32,7 @@ class Claims:
         honesty is all that vouches for them.
     :param revision: revision of that policy.
     :param sha256: hash of that policy, 64 lower-case hexadecimal digits.
+    :raises ConfigError: if one of them is not as :meth:`encode` could write it.
     """
 
     principal: str
@@ -45,7 +45,7 @@ class Claims:
         check_principal(self.principal)
         if self.peer is not None:
             check_principal(self.peer)
-        if not isinstance(self.policy, str) or not _POLICY.match(self.policy):
+        if not isinstance(self.policy, str) or not NAME.match(self.policy):
             raise ConfigError(
                 "a policy's name must be 1 to 64 letters, digits, '_', '-', '.' or '@',"
                 " and start with a letter or digit",

@@ -11,10 +11,10 @@ policy elsewhere, and cannot go below the floors. The steps of :meth:`Table.deci
 4. the floors: admin is msgpack, and ``unknown`` never submits work, nor gets pickle or a program's
    own family;
 5. the family must be listed for this side;
-6. a payload of an author that the row does not list passes only in families that cannot reach
-   code. A program's own family passes as well from whom this row takes it without a relay.
-   Where authors are listed, or tasks handed out, sealed calls of the sender pass only if it is
-   listed, too.
+6. a payload that the sender relays of an author that the row does not list passes only in families
+   that cannot reach code, or in a program's own family if the author could send the same to the
+   recipient without a relay, by the same row. Where authors are listed, or tasks handed out, sealed
+   calls of the sender pass only if it is listed, too.
 """
 
 from __future__ import annotations
@@ -71,6 +71,9 @@ _FAMILIES = frozenset({*FAMILIES, SEALED})
 class Row:
     """One context of a policy, frozen: what it matches, and the most that it lets through.
 
+    Fields that are not here are those of :class:`safeser.gate.values.Grant`. Rows are told apart by
+    identity, since two that say the same stand at different places.
+
     :param serializers: families that the sender may write; the recipient opens *deserializers*.
     :param own_classes: instances of the recipient program's own classes are rebuilt.
     :param sealed: the operations in which sealed calls pass; None is a message without one.
@@ -106,7 +109,7 @@ class Row:
 
 
 class Hop(NamedTuple):
-    """What rows match, in the policy's own names; all that they match."""
+    """All that rows match of a message; names that the policy does not list are ``unknown``."""
 
     sender: str
     recipient: str
@@ -116,8 +119,9 @@ class Hop(NamedTuple):
 
 
 class Query(NamedTuple):
-    """A question in the policy's own names; hashable, and one of finitely many.
+    """A question in names that the policy lists, so that there are finitely many to remember.
 
+    :param sealing: whether this side sends it, so that serializers are asked and not deserializers.
     :param author: who wrote it, if not the sender: a principal or ``unknown``; otherwise empty.
     """
 
@@ -151,7 +155,7 @@ class Table:
     :param principals: names that the policy lists; every other name counts as ``unknown``.
     :param own: families that the policy declares beyond those built in.
     :param operations: the names of all operations that there are.
-    :param advise: makes the advice of denials.
+    :param advise: makes the advice of denials; what it raises, :meth:`decide` raises.
     """
 
     def __init__(
@@ -291,6 +295,7 @@ class Table:
             ends = f"from {query.hop.sender} to {query.hop.recipient}"
             denial = Decision(False, "context.none", f"no rule for messages of this kind {ends}")
         else:
+            # Step 6: the recipient's program takes the same from this author without a relay.
             if query.family in self.own and query.author in self._direct(row, query.hop):
                 query = query._replace(author="")
             found = first_denial(query, row, steps)
@@ -345,8 +350,8 @@ class Table:
         elif stranger:
             families = tuple(family for family in families if family in HARMLESS)
         # What libraries registered with distributed may do anything with bytes, unpickling
-        # included. The side that seals must know what the other reads: it has other families to
-        # choose from.
+        # included, so that no stranger gets it. The side that seals is told these types, too: it
+        # takes another family for what the other side does not read.
         typed = "dask" in families and not stranger
         if hop.kind is not Kind.ADMIN and "msgpack" in families:
             families = (*families, "error")
@@ -371,6 +376,7 @@ class Table:
         rows = [self.match(Hop(*ends, kind, "safeser", near)) for near in (True, False)]
         return UNKNOWN not in ends and any(
             row is not None
+            and not row.ended
             and row.submission == SEALED
             # Tasks come from graphs, which are granted by name.
             and (kind is not Kind.TASK or SUBMIT in row.operations)
@@ -438,7 +444,8 @@ def _judge_family(query: Query, row: Row) -> Decision | None:
 
 
 def _judge_author(query: Query, row: Row) -> Decision | None:
-    # A scheduler has a signing key of its own: that it signs a task is no reason to run it.
+    # A scheduler has a signing key of its own: a task that it signed itself runs only if the row
+    # lists it as an author.
     listed_only = (
         query.family == SEALED
         and query.operation not in SUBMITTING

@@ -1,7 +1,7 @@
 """The keys of one direction of a session: one call of AES-256-GCM for each part, and the HMAC.
 
 The one rule: a key has one direction and one purpose, and a nonce is sequence and index of a part.
-Who seals takes each sequence number once.
+:class:`safeser.gate.session.Session` sees to it that no sequence number is taken twice.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RESPONDER_TO_INITIATOR = "responder to initiator"
 NONCE = struct.Struct(">QI")
 
 
-class Keys(KeepsSecrets):
+class DirectionKeys(KeepsSecrets):
     """The keys that encrypt and authenticate one direction of one session."""
 
     __slots__ = ("aes", "gcm", "hmac")
@@ -49,9 +49,11 @@ class Keys(KeepsSecrets):
         self.aes = AES256(gcm_key)
 
     def tag(self, data: bytes, given: Buffer | None = None) -> bytes:
-        """Return the HMAC of *data*; refuse one that was *given* and is another.
+        """Return the HMAC of *data*: to send it, or to verify the one that was *given*.
 
         The two are compared in a time that says nothing about them.
+
+        :raises EnvelopeError: if they differ.
         """
         mac = self.hmac.copy()
         mac.update(data)
@@ -61,6 +63,10 @@ class Keys(KeepsSecrets):
         return tag
 
     def decrypt(self, sequence: int, index: int, sealed: Buffer) -> bytes:
+        """Return the plaintext of part *index*, all of which, its GCM tag too, is in *sealed*.
+
+        :raises EnvelopeError: if the tag does not hold.
+        """
         try:
             return self.gcm.decrypt(NONCE.pack(sequence, index), sealed, None)
         except InvalidTag:
@@ -79,21 +85,29 @@ class Keys(KeepsSecrets):
 
 
 def expand(split_key: bytes, direction: str, purpose: str, session_id: bytes) -> bytes:
-    """Return the key of one purpose. A split key is input to this and to nothing else."""
+    """Return the key of one purpose, 32 bytes, by HKDF-Expand (RFC 5869, section 2.3).
+
+    A split key of the handshake is input to this and to nothing else.
+    """
     info = _LABEL.format(direction=direction, purpose=purpose).encode("ascii") + session_id
     return HKDFExpand(algorithm=hashes.SHA256(), length=32, info=info).derive(split_key)
 
 
 class Direction(KeepsSecrets):
-    """Keys and counts of one direction; without keys, it is over."""
+    """Keys and counts of one direction; without keys, it is over.
+
+    :ivar sequence: the number of the last message that was sealed or accepted; 0 before the first.
+    :ivar total: bytes of all of its messages, tags and preludes too.
+    :ivar claimed: locked by the message that is being sealed or opened.
+    """
 
     __slots__ = ("claimed", "keys", "sequence", "total")
 
     def __init__(self, split_key: bytes, direction: str, session_id: bytes) -> None:
-        self.keys: Keys | None = Keys(split_key, direction, session_id)
+        self.keys: DirectionKeys | None = DirectionKeys(split_key, direction, session_id)
         self.sequence = 0
         self.total = 0
-        self.claimed = threading.Lock()  # by the message that is being sealed or opened
+        self.claimed = threading.Lock()
 
 
 def wrong_part() -> EnvelopeError:

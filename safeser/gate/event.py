@@ -17,7 +17,10 @@ from safeser.gate.refusals import AuditError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionFacts:
-    """What every record of one session says alike: its peer's key and address, its suite.
+    """What all records of one session have in common, such as its peer's key and address.
+
+    :func:`clean` passes them through as they are. The log writes their fields once, in a record
+    that goes through it as well, and their number in those that follow.
 
     :param id: the start of the session's id, which both ends know.
     :param fields: further fields; those of an event come before them.
@@ -52,7 +55,7 @@ _encode = json.JSONEncoder(
 
 
 def clean(event: Mapping[str, Field]) -> dict[str, object]:
-    """Return a copy of *event* that is within every bound; long text is cut and says so.
+    """Return a copy of *event* that is within every bound; text that is cut ends with ``[+N]``.
 
     :raises AuditError: if a name or the type of a value is not one that the log knows. Those come
         from code, never from a peer, and a caller that gets this refuses the message.
@@ -132,7 +135,10 @@ def encode(fields: Mapping[str, object]) -> bytes:
 
 
 def checked_body(text: str) -> bytes:
-    """Return the canonical bytes of a record that the encoder of JSON gave as *text*."""
+    """Return the canonical bytes of a record, of which *text* is the JSON as :func:`encode` has it.
+
+    :raises AuditError: if it is too large.
+    """
     # json leaves DEL alone, the one control character inside ASCII that it does not escape.
     body = text.replace("\x7f", "\\u007f").encode("ascii")
     if len(body) > MAX_BODY:

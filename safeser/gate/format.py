@@ -30,14 +30,14 @@ BEGIN = {kind: struct.pack("<4sB3x", MAGIC, kind) for kind in (DATA, CLOSE)}
 _NUMBERS = struct.Struct("<QQQ")
 FIELDS_SIZE = 8 + _NUMBERS.size
 #: A tag of HMAC-SHA256.
-TAG_SIZE = 32
-PRELUDE_SIZE = FIELDS_SIZE + TAG_SIZE
+HMAC_SIZE = 32
+PRELUDE_SIZE = FIELDS_SIZE + HMAC_SIZE
 
 #: A tag of AES-256-GCM.
 GCM_TAG_SIZE = 16
 
-#: A frame of this size is a part of its own; smaller ones share a part that stays below it. An
-#: array keeps at most so many bytes of other frames in memory.
+#: A frame of this size is a part of its own; smaller ones share a part that stays below it. So a
+#: small frame that somebody keeps, which is a view of its part, keeps fewer bytes than this.
 SMALL = 1 << 16
 
 #: The longest frame: one invocation of AES-GCM covers at most 2**36 - 32 bytes (SP 800-38D).
@@ -54,7 +54,8 @@ class Prelude(NamedTuple):
     :param fields: the 32 bytes that all other numbers were read from.
     :param tag: the 32 bytes of HMAC that the peer sent.
     :param closes: whether it says that nothing follows it.
-    :param block: bytes of the sealed block, which follow the prelude.
+    :param sequence: the number of the message in its direction, from 1.
+    :param block: bytes of the sealed block, its GCM tag included, which follow the prelude.
     :param rest: bytes behind that: the other parts and the last tag; 0 if there are none.
     """
 
@@ -69,8 +70,10 @@ class Prelude(NamedTuple):
 class Block(NamedTuple):
     """What an authentic block says.
 
-    :param counts: frames of each part, the block first, and *sizes*, bytes of them.
-    :param inside: memory of its own with the frames that are in the block.
+    :param lengths: bytes of each frame of the message.
+    :param counts: how many frames each part has; the block is the first part.
+    :param sizes: how many bytes these frames have together.
+    :param inside: the frames that are in the block, in memory of their own.
     """
 
     header: bytes
@@ -91,7 +94,7 @@ def longest_rest(size: int) -> int:
     Two parts that follow each other have :data:`SMALL` bytes or more, or they would be one. So
     there are at most two for so many bytes.
     """
-    return size + 2 * GCM_TAG_SIZE * (size // SMALL) + TAG_SIZE
+    return size + 2 * GCM_TAG_SIZE * (size // SMALL) + HMAC_SIZE
 
 
 def grouped(lengths: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -111,20 +114,23 @@ def rest_size(sizes: Sequence[int]) -> int:
     """Return the bytes behind the sealed block of a message whose parts have *sizes*."""
     if len(sizes) == 1:
         return 0
-    return sum(sizes[1:]) + GCM_TAG_SIZE * (len(sizes) - 1) + TAG_SIZE
+    return sum(sizes[1:]) + GCM_TAG_SIZE * (len(sizes) - 1) + HMAC_SIZE
 
 
 def check_sizes(limits: Limits, header: int, lengths: Sequence[int]) -> int:
-    """Return the sum of *lengths*; refuse a message whose sizes the limits don't allow."""
+    """Return the sum of *lengths*, the bytes of frames beside a header of *header* bytes.
+
+    :raises EnvelopeError: if *limits* do not allow a message of these.
+    """
     if header > limits.max_header:
-        raise _too_large("header", header, limits.max_header)
+        raise _over_limit("header", header, limits.max_header)
     if len(lengths) > limits.max_frames:
-        raise _too_large("number of frames", len(lengths), limits.max_frames)
+        raise _over_limit("number of frames", len(lengths), limits.max_frames)
     size = sum(lengths)
     if size > limits.max_bytes:
-        raise _too_large("body", size, limits.max_bytes)
+        raise _over_limit("body", size, limits.max_bytes)
     if size > MAX_FRAME and max(lengths) > MAX_FRAME:
-        raise _too_large("longest frame", max(lengths), MAX_FRAME)
+        raise _over_limit("longest frame", max(lengths), MAX_FRAME)
     return size
 
 
@@ -155,9 +161,9 @@ def parse_prelude(data: Buffer, limits: Limits) -> Prelude:
         raise malformed("a message that closes a connection has no content")
     longest = longest_block(limits.max_header, limits.max_frames) - GCM_TAG_SIZE
     if block > longest:
-        raise _too_large("block", block, longest)
+        raise _over_limit("block", block, longest)
     if rest and rest > longest_rest(limits.max_bytes):
-        raise _too_large("body", rest, longest_rest(limits.max_bytes))
+        raise _over_limit("body", rest, longest_rest(limits.max_bytes))
     fields, tag = raw[:FIELDS_SIZE], raw[FIELDS_SIZE:]
     return Prelude(fields, tag, closes, sequence, block + GCM_TAG_SIZE, rest)
 
@@ -189,7 +195,7 @@ def parse_block(block: bytes, rest: int, limits: Limits) -> Block:
 
 
 def cut_at(data: memoryview, lengths: Iterable[int]) -> list[memoryview]:
-    """Return views of *data* of *lengths*, one behind the other."""
+    """Return views of *data*, one behind the other, with *lengths* bytes each."""
     frames, at = [], 0
     for length in lengths:
         frames.append(data[at : at + length])
@@ -202,12 +208,15 @@ def byte_count(frames: Iterable[Any]) -> int:
     return sum(map(_nbytes, map(_view, frames)))
 
 
-_view: Callable[[Any], memoryview] = memoryview
+_view: Callable[[Any], memoryview] = memoryview  # for mypy: of any object, by map
 _nbytes = attrgetter("nbytes")
 
 
 def all_flat(frames: Iterable[Buffer]) -> list[memoryview]:
-    """Return *frames* as views of single bytes, without copies."""
+    """Return *frames* as views of single bytes, without copies.
+
+    :raises EnvelopeError: if one is not contiguous.
+    """
     views = [*map(_view, frames)]
     if not _FLAT.issuperset(map(_form, views)):  # nearly all are
         views = [view if _form(view) in _FLAT else _cast(view) for view in views]
@@ -230,7 +239,7 @@ def malformed(problem: str) -> EnvelopeError:
     return EnvelopeError(problem, rule="envelope.format")
 
 
-def _too_large(what: str, size: int, limit: int) -> EnvelopeError:
+def _over_limit(what: str, size: int, limit: int) -> EnvelopeError:
     return EnvelopeError(
         f"the {what} of a message is over the limit ({size} > {limit})",
         rule="envelope.limits",
@@ -255,7 +264,7 @@ def check_payload(frames: Sequence[Buffer], limits: Limits) -> None:
 
 
 def too_large(what: str, limit: str, size: int, limits: Limits) -> PayloadError:
-    """Return the refusal of *what* by the limit of that name."""
+    """Return the refusal to send *what*, by the field of :class:`Limits` that *limit* names."""
     return PayloadError(
         f"{what} is over the policy's limit {limit} ({size} > {getattr(limits, limit)})",
         rule=f"limit.{limit}",

@@ -38,8 +38,8 @@ class OtherVersion(HandshakeRefused):
     """The peer speaks safeser, in another version of the envelope."""
 
 
-class ProvenIdentity(StaticKey, Protocol):
-    """A principal and the key pair that proves it, as :class:`safeser.Identity` has them."""
+class LocalIdentity(StaticKey, Protocol):
+    """The principal of this process, and its key pair, as :class:`safeser.Identity` has them."""
 
     @property
     def principal(self) -> str: ...
@@ -49,11 +49,12 @@ class Handshake(KeepsSecrets):
     """One side of one handshake.
 
     Write :attr:`outgoing` first. Then, until :attr:`complete`: read exactly :attr:`wanted` bytes,
-    :meth:`feed` them, and write what that returns.
+    :meth:`feed` them, and write what that returns. The initiator is complete before the responder
+    has read its last message, and may have refused it: the first message that verifies tells.
 
     :param initiator: whether this side opened the connection.
     :param identity: the identity of this process.
-    :param principal_of: the roster's answer to whose key this is; None refuses.
+    :param principal_of: the roster's answer to whose key this is today; None refuses.
     :param policy: name, revision and SHA-256 (hexadecimal) of the policy in force here.
     :param expected_peer: initiator only: the principal that must be at the other end.
     :param limits: what one message of the session may take.
@@ -68,7 +69,7 @@ class Handshake(KeepsSecrets):
         self,
         *,
         initiator: bool,
-        identity: ProvenIdentity,
+        identity: LocalIdentity,
         principal_of: Callable[[PublicKey], str | None],
         policy: tuple[str, int, str],
         expected_peer: str | None = None,

@@ -1,4 +1,4 @@
-"""X25519 keys, which sessions prove their ends by, and the table of whose keys they are.
+"""X25519 keys, by which sessions prove their ends, and the table of whose keys they are.
 
 The one rule: 32 bytes have one text, and a text that is not exactly that is refused. Private bytes
 are never printed, pickled, copied, compared or put into an error. A key has one owner, on the days
@@ -34,14 +34,17 @@ def encode(data: bytes) -> str:
 
 
 def decode(text: str) -> bytes | None:
-    """Return the 32 bytes that 43 base64url characters stand for; None if not the one spelling."""
+    """Return the 32 bytes that *text*, 43 characters of base64url, stands for.
+
+    None if it is another text than :func:`encode` writes for them.
+    """
     data = base64.urlsafe_b64decode(text + "=")
     # The last character has two spare bits: without this, four texts would name one key.
     return data if encode(data) == text else None
 
 
 class KeepsSecrets:
-    """Refuse to pickle or copy: a copy of a secret is a second place that it can leak from."""
+    """Base of what holds secrets: not pickled or copied, since a copy is a second place to leak."""
 
     __slots__ = ()
 
@@ -57,12 +60,15 @@ class PublicHalf:
     """The public half of a key: 32 bytes, canonical, and not a point of low order.
 
     Encodings that the curve's functions would reduce to another key are refused, so that equal keys
-    have equal bytes and no second spelling of a retired key passes a roster.
+    have equal bytes and no second spelling of a retired key passes a roster. Keys that sign
+    (``safeser.identity.signing``) are the other subclass.
+
+    :raises ConfigError: if *raw* is no such key.
     """
 
     raw: bytes
 
-    #: How its text begins, and what errors call it.
+    #: How its text begins, what errors call it, and what they say that another one is not.
     prefix: ClassVar[str]
     called: ClassVar[str]
     owned: ClassVar[str]
@@ -83,7 +89,10 @@ class PublicHalf:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the key that *text* spells: its prefix, a colon and 43 characters of base64url."""
+        """Return the key that *text* spells: its prefix, a colon and 43 characters of base64url.
+
+        :raises ConfigError: if it spells none.
+        """
         match = _TEXT.match(text) if isinstance(text, str) else None
         raw = decode(match[2]) if match and match[1] == cls.prefix else None
         if raw is None:
@@ -149,7 +158,10 @@ class PrivateKey(KeepsSecrets):
         return cls(X25519PrivateKey.from_private_bytes(raw))
 
     def exchange(self, public: PublicKey) -> bytes:
-        """Return the 32 bytes that this key and *public* share."""
+        """Return the 32 bytes that this key and *public* share (RFC 7748, section 6.1).
+
+        :raises AuthenticationError: if they are zeros.
+        """
         try:
             return self._key.exchange(X25519PublicKey.from_public_bytes(public.raw))
         except ValueError:
@@ -165,7 +177,7 @@ class PrivateKey(KeepsSecrets):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose a key is, from the day *first* to the day *last*, UTC; None is any day."""
+    """Whose a key is, on the days from *first* to *last*, both included, UTC; None is no bound."""
 
     principal: str
     first: datetime.date | None = None
@@ -182,8 +194,9 @@ class Owner:
 class Owners:
     """The roster as a frozen table: which principal has a key on a day, and nobody else.
 
-    :param owners: by their public keys, of those that prove anything at all. Nothing proves that
-        somebody is :data:`~safeser.gate.values.UNKNOWN`.
+    :param owners: by their public keys, those of sessions and those that sign. Who makes the table
+        leaves out keys that prove nothing, such as retired ones. No key proves that somebody is
+        :data:`~safeser.gate.values.UNKNOWN` or :data:`~safeser.gate.values.ANY_AUTHOR`.
     """
 
     __slots__ = ("_owners",)

@@ -20,7 +20,7 @@ from safeser.gate.refusals import AuthenticationError, ConfigError
 PROTOCOL_NAME = b"Noise_XX_25519_AESGCM_SHA256"
 DH_SIZE = 32
 TAG_SIZE = 16
-MAX_MESSAGE = 65535
+MAX_MESSAGE = 65535  # bytes; section 3
 
 # Section 7.5. Even messages are the initiator's, odd ones the responder's.
 _PATTERN_XX = (("e",), ("e", "ee", "s", "es"), ("s", "se"))
@@ -128,7 +128,9 @@ class SymmetricState(KeepsSecrets):
 
 
 class HandshakeState(KeepsSecrets):
-    """One side of one XX handshake.
+    """One side of one XX handshake (section 5.3); messages are written and read in turns.
+
+    Each method raises :class:`HandshakeRefused`, after which the caller drops the state.
 
     :param generate: makes the ephemeral key; a parameter for test vectors only.
     """
@@ -164,7 +166,7 @@ class HandshakeState(KeepsSecrets):
 
     def write_message(self, payload: bytes) -> bytes:
         message = b""
-        for item in self._tokens(writing=True):
+        for item in self._next_tokens(writing=True):
             if item == "e":
                 self._ephemeral = self._generate()
                 self._symmetric.mix_hash(self._ephemeral.public.raw)
@@ -179,7 +181,7 @@ class HandshakeState(KeepsSecrets):
         if len(message) > MAX_MESSAGE:
             raise HandshakeRefused("a handshake message is too long")
         rest = message
-        for item in self._tokens(writing=False):
+        for item in self._next_tokens(writing=False):
             if item == "e":
                 raw, rest = _cut(rest, DH_SIZE)
                 self._symmetric.mix_hash(raw)
@@ -201,7 +203,7 @@ class HandshakeState(KeepsSecrets):
             raise HandshakeRefused("the handshake is not complete")
         return self._symmetric.split()
 
-    def _tokens(self, *, writing: bool) -> tuple[str, ...]:
+    def _next_tokens(self, *, writing: bool) -> tuple[str, ...]:
         mine = self._step % 2 == (0 if self._initiator else 1)
         if self.complete or mine is not writing:
             raise HandshakeRefused("a handshake message is out of turn")

@@ -35,7 +35,10 @@ def on_one_line(text: str) -> str:
 
 
 def legible(name: str, most: int = _SHOWN) -> str:
-    """Return a peer's *name* shortened, without what would control a terminal."""
+    """Return a peer's *name* shortened, without what would control a terminal.
+
+    For names inside of a message, whose other characters :func:`on_one_line` replaces as a whole.
+    """
     return "".join(filter(str.isprintable, shortened(name, most)))
 
 
@@ -47,19 +50,19 @@ class SafeserError(Exception):
     :param where: place inside the message, file or policy, e.g. ``"line 3, column 5"``.
     :param fix: what the reader can change, or the empty string.
     :param policy: name and revision of the policy that decided, as ``"demo revision 3"``; empty
-        where no policy did, or where the door adds it.
-    :param process: principal of the process that refused; empty where the door adds it.
+        where no policy did. :meth:`decided_by` adds it, and the next one, where they are known.
+    :param process: principal of the process that refused.
     """
 
     default_rule = "safeser"
 
-    #: Whether the audit log has this refusal already; the door sets it.
+    #: Whether the audit log has this refusal already; who records it sets this.
     recorded = False
 
     #: Whether a log has its text already: of this process, or of the one that refused.
     logged = False
 
-    #: Which operation the message names that was refused before anything in it was judged.
+    #: The operation of a message that was refused as a whole, before any payload was decided.
     operation = ""
 
     #: The global of a pickle that is refused, for the log.
@@ -106,11 +109,11 @@ class SafeserError(Exception):
         return self
 
     def without_frames(self) -> Self:
-        """Drop the frames that this error refers to, and return it.
+        """Drop the stack frames that this error refers to, and return it.
 
-        A traceback's frames hold the refused message in their local variables, and the exception
-        that an error replaces may hold its bytes (``msgpack.ExtraData``). A user's variable, a log
-        handler or a cycle that keeps the error would keep them, too.
+        Those hold the refused message in their local variables, and the exception that an error
+        replaces may hold its bytes (``msgpack.ExtraData``). A user's variable, a log handler or a
+        cycle that keeps the error would keep them, too.
         """
         for error in (self, self.__cause__):
             if error is not None:

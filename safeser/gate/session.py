@@ -29,7 +29,7 @@ from safeser.gate.direction import (
     PIECE,
     RESPONDER_TO_INITIATOR,
     Direction,
-    Keys,
+    DirectionKeys,
     wrong_part,
 )
 from safeser.gate.format import (
@@ -111,7 +111,8 @@ class Verified:
         )
 
 
-# The descriptors of the slots go past __setattr__, and cost half of object.__setattr__.
+# The descriptors of the slots go past __setattr__, and cost half of object.__setattr__; in the order
+# of the annotations.
 _set_header, _set_frames, _set_sender, _set_recipient, _set_session_id, _set_sequence = (
     getattr(Verified, name).__set__ for name in Verified.__annotations__
 )
@@ -122,8 +123,12 @@ class Session(KeepsSecrets):
     """One side of an authenticated connection, made by a complete Handshake.
 
     Reading goes: :meth:`prelude`, then :meth:`arrival` with the block that follows it, which tells
-    what else is to come. Either direction serves one caller at a time; the two are independent of
-    each other.
+    what else is to come. Writing is :meth:`sealing`, or :meth:`seal` and :meth:`sealed` where the
+    message is there at once. Either direction serves one caller at a time; the two are independent
+    of each other.
+
+    :param split: the keys of Noise's Split(), for the direction from the initiator first.
+    :param clock: seconds that never go back.
     """
 
     __slots__ = ("_clock", "_ended", "_ends_at", "_limits", "_local", "_peer",
@@ -181,17 +186,15 @@ class Session(KeepsSecrets):
         return self._ended
 
     @property
-    def ends_at(self) -> float:
-        """When the session ends by itself, on its own clock."""
-        return self._ends_at
-
-    @property
     def is_aged(self) -> bool:
         """Whether half of its time is over, so that it should be renewed."""
         return self._clock() >= self._ends_at - MAX_SECONDS // 2
 
     def send_as(self, other: Session) -> None:
-        """Seal by the keys of *other* from the next message on, a session of the same two.
+        """Seal by the keys of *other* from the next message on, a session of the same two ends.
+
+        The keys that it replaces are forgotten. Renewal does this and :meth:`receive_as` at the
+        times that envelope.md, section 9, says.
 
         :raises EnvelopeError: amid a message.
         """
@@ -211,7 +214,7 @@ class Session(KeepsSecrets):
         self._peer_key, self._peer_claims = other._peer_key, other._peer_claims
 
     def limit(self, limits: Limits) -> None:
-        """Take messages of at most *limits* from now on."""
+        """Send and take messages of at most *limits* from now on."""
         self._limits = limits
 
     def end(self, reason: str = "it was closed") -> None:
@@ -231,7 +234,7 @@ class Session(KeepsSecrets):
         A message that is too large is refused with :class:`EnvelopeError` and the session goes on,
         since nothing was sent. All buffers must be taken, and written, before the next message is
         sealed. A message of one part, as nearly all are, is one buffer, made at once. A large frame
-        is encrypted piece by piece.
+        is encrypted piece by piece. A session that is over, or ends meanwhile, raises it, too.
         """
         views = all_flat(frames)
         lengths = [*map(len, views)]
@@ -243,7 +246,7 @@ class Session(KeepsSecrets):
         if not rest:
             out.claimed.release()
             return iter((begin,))
-        return self._made(out, keys, begin, counts[1:], views[first:])
+        return self._encrypt_parts(out, keys, begin, counts[1:], views[first:])
 
     def sealed(self, header: bytes, frames: Sequence[Buffer]) -> bytes:
         """Return one message that is not large as the bytes to write; see :meth:`sealing`."""
@@ -258,7 +261,7 @@ class Session(KeepsSecrets):
         self.end("this side closed it")
         return message
 
-    def _begin(self, kind: int, block: bytes, rest: int) -> tuple[Direction, Keys, bytes]:
+    def _begin(self, kind: int, block: bytes, rest: int) -> tuple[Direction, DirectionKeys, bytes]:
         """Claim the next number for a message; return its keys and the bytes that begin it."""
         out = self._sending
         keys = self._claim(out, PRELUDE_SIZE + len(block) + GCM_TAG_SIZE + rest)
@@ -269,10 +272,10 @@ class Session(KeepsSecrets):
         tag = keys.tag(b"".join((_FIRST, fields, sealed[-GCM_TAG_SIZE:])))
         return out, keys, b"".join((fields, tag, sealed))
 
-    def _made(
+    def _encrypt_parts(
         self,
         out: Direction,
-        keys: Keys,
+        keys: DirectionKeys,
         begin: bytes,
         counts: Sequence[int],
         views: Sequence[memoryview],
@@ -299,10 +302,12 @@ class Session(KeepsSecrets):
     # --- opening ---------------------------------------------------------------------------------
 
     def prelude(self, data: Buffer) -> Prelude:
-        """Parse the next 64 bytes of the connection; a wrong one ends the session.
+        """Parse the next 64 bytes of the connection; wrong ones end the session.
 
         What it announces is within limits but not yet authenticated: take memory for it as bytes
         arrive, not at once.
+
+        :raises EnvelopeError: if they are wrong, or the session is over.
         """
         incoming = self._receiving
         if self._ended or incoming.claimed.locked() or self._clock() >= self._ends_at:
@@ -322,7 +327,8 @@ class Session(KeepsSecrets):
         Both are authentic when this returns; nothing of the block is decrypted before its HMAC
         holds.
 
-        :raises SessionClosed: if the peer says that nothing follows; the session is over.
+        :raises EnvelopeError: if anything is wrong; the session is over.
+        :raises SessionClosed: if nothing is, and the peer says that nothing follows; likewise.
         """
         incoming = self._receiving
         keys = self._claim(incoming, PRELUDE_SIZE + prelude.block + prelude.rest)
@@ -338,13 +344,13 @@ class Session(KeepsSecrets):
                 raise SessionClosed(
                     "the peer closed the connection", rule="envelope.closed", fix="Connect again."
                 )
-            said = parse_block(plain, prelude.rest, self._limits)
+            parsed = parse_block(plain, prelude.rest, self._limits)
         except EnvelopeError as error:
             self.end(error.message)
             # What is raised refers to this call, and the one that parsed: none keeps the block.
             plain, error.__traceback__ = b"", None
             raise
-        return Arrival(self, keys, prelude.sequence, first, said)
+        return Arrival(self, keys, prelude.sequence, first, parsed)
 
     def _accept(self, number: int, header: bytes, frames: tuple[memoryview, ...]) -> Verified:
         # It may have ended while the message arrived: a key was retired, or its time was up.
@@ -385,13 +391,14 @@ class Session(KeepsSecrets):
         if direction.claimed.locked():
             raise _in_use()
 
-    def _claim(self, direction: Direction, size: int) -> Keys:
+    def _claim(self, direction: Direction, size: int) -> DirectionKeys:
         """Claim *direction* for a message of *size* bytes.
 
         It stays claimed when the work is interrupted: a sequence number that may have been used
         with a key must not be used again.
         """
         keys = direction.keys  # read before the end is asked for: another thread may end it now
+        # One condition, which nearly all messages pass; why one does not is found out below.
         if (
             keys is None
             or self._ended
@@ -418,7 +425,8 @@ class Arrival(KeepsSecrets):
 
     Each part is given with :meth:`take` when it is there, as it stands on the wire, or with
     :meth:`begin`, :meth:`feed` and :meth:`finish` while its bytes come in. Until :meth:`verified`
-    returns, their memory is for the caller alone, and nothing in it may be believed.
+    returns, their memory is for the caller alone, and nothing in it may be believed. Each method
+    raises :class:`EnvelopeError` for what is wrong, or out of turn, and the session is over then.
 
     :ivar header: of the message, authentic.
     :ivar lengths: of its frames, authentic.
@@ -429,20 +437,20 @@ class Arrival(KeepsSecrets):
                  "_memory", "_number", "_session", "header", "lengths", "parts")  # fmt: skip
 
     def __init__(
-        self, session: Session, keys: Keys, number: int, first: bytes, said: Block
+        self, session: Session, keys: DirectionKeys, number: int, first: bytes, parsed: Block
     ) -> None:
         self._session = session
         self._keys = keys
         self._number = number
-        self._counts = said.counts
-        self._memory = [said.inside]  # of each part that arrived
+        self._counts = parsed.counts
+        self._memory = [parsed.inside]  # of each part that arrived
         self._covered = [_LAST, first]  # of the last tag
         self._index = 0  # of the last part that arrived, or is arriving
         self._arriving: memoryview | None = None  # of the part that was begun, filled up to _at
         self._at = 0
-        self.header = said.header
-        self.lengths = said.lengths
-        self.parts = said.sizes[1:]
+        self.header = parsed.header
+        self.lengths = parsed.lengths
+        self.parts = parsed.sizes[1:]
 
     def take(self, sealed: Sequence[memoryview], tag: Buffer) -> None:
         """Decrypt the next part, all of which is in *sealed*, into memory that is taken for it.
@@ -483,7 +491,7 @@ class Arrival(KeepsSecrets):
 
     def finish(self, tag: Buffer) -> None:
         """Check the GCM *tag* of the part that was begun; overwrite the part if it is wrong."""
-        # An error refers to this call, which has no name of its own for the memory.
+        # No local variable for the memory: the traceback of an error keeps those of this call.
         if self._arriving is None or self._at != len(self._arriving) or len(tag) != GCM_TAG_SIZE:
             self._fail(_other_shape())
         try:

@@ -1,6 +1,7 @@
-"""Values that packages hand to each other: frozen, and refused by their constructors when wrong.
+"""What is decided about, and the answer: contexts, limits, grants, payloads, decisions.
 
-The one rule: a value that exists is legal. Nothing here decides, reads or writes.
+The one rule: values are frozen, and their constructors refuse what is wrong, by
+:class:`ConfigError`. Nothing here decides, reads or writes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from safeser.gate.refusals import ConfigError, legible
 
@@ -34,10 +35,6 @@ HARMLESS = frozenset({"msgpack", "error", "dask"})
 #: it: it passes where a context says ``submission: sealed``.
 SEALED = "sealed"
 
-#: What the audit log has of decisions: a record of each, records of refusals and of code, or counts
-#: alone. The later, the less.
-AUDIT_LEVELS = ("all", "refusals", "counts")
-
 #: What becomes of a message whose record the log cannot write: it is refused, it passes while so
 #: many records wait in memory, or it passes. The later, the less is known.
 AUDIT_FAILURES = ("refuse", "queue", "go-on")
@@ -45,13 +42,8 @@ AUDIT_FAILURES = ("refuse", "queue", "go-on")
 #: The submitted work that a context lets through: none, code that workers alone open, any code.
 SUBMISSIONS = ("none", "sealed", "code")
 
-#: Which classes of a recipient's program are rebuilt beside those that safeser lists.
-CLASSES = ("own", "registered")
-
-#: What may become of a submission whose keys are taken.
-CONFLICT_WORDS = ("refuse", "warn")
-
-_PRINCIPAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}\Z")
+#: The grammar of the names of principals and of policies.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}\Z")
 FAMILY = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
 _MAX_GLOBAL = 512  # longer than any real name
 
@@ -83,7 +75,7 @@ _STRENGTH = {kind: position for position, kind in enumerate(Kind)}
 
 def check_principal(name: object) -> str:
     """Return *name* if it can name a principal, else raise :class:`ConfigError`."""
-    if not isinstance(name, str) or not _PRINCIPAL.match(name):
+    if not isinstance(name, str) or not NAME.match(name):
         raise ConfigError(
             "a principal's name must be 1 to 64 letters, digits, '_', '-', '.' or '@',"
             " and start with a letter or digit",
@@ -196,20 +188,21 @@ ELEMENT = 128
 class Limits:
     """The most that one message, or one principal, may make a process take, checked before it does.
 
-    Sizes are bytes. Defaults hold where a policy names none.
+    Sizes are bytes, others are counts. Defaults hold where a policy names none. The envelope checks
+    the first three, what builds the objects of a message the others.
     """
 
     max_bytes: int = 2 << 30  # one message, all frames
     max_frames: int = 100_000  # frames of one message; Dask shards at 64 MiB
-    max_header: int = 1 << 20  # the envelope's own header
+    max_header: int = 1 << 20  # the header of one message, which the envelope does not read
     max_depth: int = 100  # nesting of containers
     max_memory: int = 128 << 20  # what the plain values and pickles of one message become
     max_array: int = 1 << 30  # one array or buffer, after decompression
-    max_string: int = 1 << 30  # one string or bytes object inside a pickle
-    max_int: int = 1 << 16  # one integer inside a pickle; arithmetic on it is quadratic
+    max_string: int = 1 << 30  # one text or bytes object inside a pickle, as it is written
+    max_int: int = 1 << 16  # bytes of one integer in a pickle; arithmetic on it is quadratic
     max_calls: int = 200_000  # objects that the pickles of one message make by calls
-    max_sharing: int = 8  # elements once sharing is undone, in `elements`
-    max_copies: int = 4  # bytes that building copies, in sizes of the input; 1 MiB is free
+    max_sharing: int = 8  # elements once sharing is undone, as a multiple of :attr:`elements`
+    max_copies: int = 4  # bytes that building copies, as a multiple of the input's; 1 MiB is free
     max_key_cost: int = 10_000  # parts of one key that hashing it walks
     max_collisions: int = 64  # keys of one dict or set that share a hash
     max_walk: int = 32  # other keys that one is compared with in a table, on average
@@ -232,18 +225,6 @@ class Limits:
 #: needs no look at each key.
 LEAST_COLLISIONS, LEAST_WALK = 8, 16
 _LEAST = {"max_collisions": LEAST_COLLISIONS, "max_walk": LEAST_WALK}
-
-
-class KeyConflicts(NamedTuple):
-    """What becomes of a submission whose keys are taken; each word is ``refuse`` or ``warn``.
-
-    :param definition: the key stands for another task already.
-    :param principal: another principal submitted it first, with the same definition. Both then
-        share one result; to refuse it would keep two users from running one notebook.
-    """
-
-    definition: str = "refuse"
-    principal: str = "warn"
 
 
 class AuditFailure(NamedTuple):
@@ -275,8 +256,9 @@ class Grant:
     :param types: exact ``module:qualname`` of types that may be read by what was registered for
         them with distributed's own decorators, which safeser's authors have not reviewed.
     :param authors: principals whose payloads the sender may relay under all of this grant.
-    :param direct: principals from whom the recipient takes under this same grant what they send.
-    :param own: principals whose instances of the recipient program's own classes are rebuilt.
+    :param direct: principals that might send the same to the recipient themselves: the context that
+        matched is theirs, too. What they wrote passes by a relay in a program's own families.
+    :param own: principals whose instances of classes of the recipient's program are rebuilt.
     :ivar of_others: what others may write that the sender relays: families that cannot reach code,
         no type that only its library reads. None where that is all of this grant.
     """
@@ -323,35 +305,11 @@ class Grant:
         if self.of_others is not None and not self.vouches_for(author, sender=sender):
             grant = self.of_others
             if author in self.direct:
-                # The recipient's own code, which reads what they send without a relay as well.
+                # A family that is not built in is read by functions that the recipient's program
+                # registered. They get from *author* without a relay what they get here.
                 kept = [each for each in self.families if each in HARMLESS or each not in FAMILIES]
                 grant = replace(grant, families=tuple(kept), types=self.types)
         return grant if author in grant.own or not grant.own else replace(grant, own=frozenset())
-
-
-class Described(Protocol):
-    """What policy and audit read of a payload, whether it is sent (:class:`Payload`) or arrived."""
-
-    @property
-    def where(self) -> str: ...
-    @property
-    def family(self) -> str: ...
-    @property
-    def header(self) -> dict[str, Any]: ...
-    @property
-    def frames(self) -> tuple[Any, ...]: ...
-    @property
-    def author(self) -> str: ...
-    @property
-    def task(self) -> str: ...
-    @property
-    def task_author(self) -> str: ...
-    @property
-    def digest(self) -> str: ...
-    @property
-    def message(self) -> int | None: ...
-    @property
-    def nbytes(self) -> int: ...
 
 
 _view: Callable[[Any], memoryview] = memoryview
@@ -360,7 +318,7 @@ _nbytes: Callable[[memoryview], int] = attrgetter("nbytes")
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """One serialized object inside a verified message, not yet decided and not yet loaded.
+    """One serialized object that is to be sent, or inside a verified message; not yet decided.
 
     :param where: path of the field inside the message, for errors and records.
     :param family: family derived from the content, never the one that a header claims.

@@ -16,10 +16,10 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from safeser.gate.decision import COMPUTE
-from safeser.gate.values import FAMILIES, SEALED, UNKNOWN, AuditFailure, KeyConflicts
+from safeser.gate.values import FAMILIES, SEALED, UNKNOWN, AuditFailure
 from safeser.operations import NAMES
 from safeser.policy.compiled import Compiled
-from safeser.policy.rules import CODE_OPERATIONS, PROFILES, SIGNED_OPERATIONS
+from safeser.policy.rules import CODE_OPERATIONS, PROFILES, SIGNED_OPERATIONS, KeyConflicts
 from safeser.policy.source.context import PickleModel, Rule
 
 __all__ = ["observing", "taking_code"]

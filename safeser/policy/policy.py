@@ -15,14 +15,14 @@ from types import MappingProxyType
 from typing import Any
 
 from safeser.errors import ConfigError, PolicyDenied
-from safeser.gate.values import AuditFailure, Context, Decision, Grant, KeyConflicts, Kind, Limits
+from safeser.gate.values import AuditFailure, Context, Decision, Grant, Kind, Limits
 from safeser.identity import KeyState, Roster, RosterEntry
 from safeser.policy.compiled import Compiled
 from safeser.policy.observing import observing
 from safeser.policy.periods import Clock, Periods, forward_time
 from safeser.policy.ready import locate, read_policy, text_of
 from safeser.policy.resolve import resolve
-from safeser.policy.rules import REFUSED, Principal
+from safeser.policy.rules import REFUSED, KeyConflicts, Principal
 from safeser.policy.source.context import Rule, start_of_day
 from safeser.policy.source.extends import Text, document
 from safeser.policy.source.model import AcknowledgedModel

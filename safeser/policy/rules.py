@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from safeser.gate.decision import COMPUTE, SUBMIT, SUBMITTING
 from safeser.gate.key_pairs import PublicKey
-from safeser.gate.values import KeyConflicts, Kind
+from safeser.gate.values import Kind
 from safeser.operations import GROUPS, IN_ANY_RELEASE
 from safeser.operations.groups import PARTS
 from safeser.policy.confined import Confined
@@ -62,6 +63,29 @@ WEAKEST: Mapping[str, Kind] = MappingProxyType(
 
 #: Transports whose connections are sessions of the envelope.
 SESSION_TRANSPORTS = frozenset({"safeser", "library"})
+
+#: What the audit log has of decisions: a record of each, records of refusals and of code, or counts
+#: alone. The later, the less.
+AUDIT_LEVELS = ("all", "refusals", "counts")
+
+#: Which classes of a recipient's program are rebuilt beside those that safeser lists.
+CLASSES = ("own", "registered")
+
+#: What may become of a submission whose keys are taken.
+CONFLICT_WORDS = ("refuse", "warn")
+
+
+class KeyConflicts(NamedTuple):
+    """What becomes of a submission whose keys are taken; each word is ``refuse`` or ``warn``.
+
+    :param definition: the key stands for another task already.
+    :param principal: another principal submitted it first, with the same definition. Both then
+        share one result; to refuse it would keep two users from running one notebook.
+    """
+
+    definition: str = "refuse"
+    principal: str = "warn"
+
 
 #: What becomes of taken keys where no context matches.
 REFUSED = KeyConflicts(definition="refuse", principal="refuse")

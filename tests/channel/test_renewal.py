@@ -159,7 +159,7 @@ def test_a_session_that_is_old_is_renewed_and_a_fresh_one_is_left_alone(pair):
     link.when_stale(lambda: asked.append(1))
     pair.ann.tend()
     assert asked == []
-    link.session._clock = lambda: link.session.ends_at - MAX_SECONDS / 2
+    link.session._clock = lambda: link.session._ends_at - MAX_SECONDS / 2
     pair.ann.tend()
     assert asked == [1]
 

@@ -178,6 +178,20 @@ def test_a_call_that_the_state_does_not_allow(world, begun, call):
     assert not begun or bytes(frame) == bytes(1000) + b"\xee" * (LARGE - 1000)
 
 
+@pytest.mark.parametrize("size", [0, 15, 17])
+def test_a_tag_of_another_size_is_none(world, size):
+    b, reader = one_frame(world)
+    reader.body(LARGE)
+    fails(b, "envelope.format", reader.arrival.finish, bytes(size))
+
+
+def test_a_part_ends_before_the_next_begins(world):
+    a, b = world.sessions()
+    arrival, _ = world.begin(b, world.sealed(a, b"", [bytes(LARGE)] * 2))
+    arrival.begin(memoryview(bytearray(LARGE)))
+    fails(b, "envelope.format", arrival.begin, memoryview(bytearray(LARGE)))
+
+
 @pytest.mark.parametrize("size", [0, 31, 32, 33])
 def test_a_last_tag_that_is_missing_or_another(world, size):
     b, reader = one_frame(world)

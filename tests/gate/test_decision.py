@@ -95,7 +95,7 @@ def test_no_table_permits_what_the_floors_forbid(
 def test_a_row_that_lists_everything_permits_nothing_below_the_floors(
     submission: str, authors: Any
 ) -> None:
-    lists = (NAMES, NAMES, Kind, ("safeser",), (True,))
+    lists = (NAMES, NAMES, Kind, ("safeser",), (True, False, None))
     everything = Row(
         "x",
         *map(frozenset, lists),
@@ -160,6 +160,17 @@ def test_no_grant_is_wider_than_the_floors(table: Table, context: Context, seali
         assert HARMLESS.issuperset(grant.written_by(lost, sender=str(context.sender)).families)
     assert not table.may_sign(UNKNOWN, "a", Kind.TASK)
     assert not table.may_sign("a", UNKNOWN, Kind.TASK)
+
+
+def test_who_was_granted_sealed_calls_until_a_date_signs_nothing_after_it() -> None:
+    def signs(ended: str) -> bool:
+        ends = (frozenset("a"), frozenset("b"))
+        return Table([Row("x", *ends, submission="sealed", ended=ended)], "ab").may_sign(
+            "a", "b", Kind.DATA
+        )
+
+    assert signs("")
+    assert not signs("2026-01-01")
 
 
 def first(table: Table, context: Context) -> Any:

@@ -209,6 +209,14 @@ def test_a_prelude_read_twice_verifies_once(world):
         b.arrival(two, wire[64:])
 
 
+def test_a_prelude_out_of_sequence_is_refused_before_its_block_is_read(world):
+    a, b = world.sessions()
+    world.sealed(a, b"h", [])
+    with refusal(EnvelopeError, "envelope.sequence"):
+        b.prelude(world.sealed(a, b"h", [])[:64])
+    assert b.ended
+
+
 def test_a_small_message_is_one_call_of_each(world):
     a, b = world.sessions()
     calls = []
@@ -287,7 +295,7 @@ def test_what_was_verified_is_not_what_the_caller_may_change(world):
 def test_a_session_ends_after_a_day(world):
     now = [0.0]
     a, b = world.sessions(clock=lambda: now[0])
-    assert a.ends_at == MAX_SECONDS
+    assert a._ends_at == MAX_SECONDS
     now[0] = MAX_SECONDS - 0.001
     wires = [world.sealed(a, b"h", []) for _ in range(2)]
     prelude = b.prelude(wires[0][:64])
@@ -459,6 +467,16 @@ def test_a_session_that_ends_while_a_message_is_written_writes_no_more(world, mo
     else:
         monkeypatch.setattr("safeser.gate.session.os.getpid", lambda: -1)
     with refusal(EnvelopeError, "envelope.ended", match=why):
+        next(buffers)
+
+
+def test_a_session_that_ends_before_the_last_tag_writes_none(world):
+    session, _ = world.sessions()
+    buffers = session.sealing(b"", [bytes(1 << 17)])
+    next(buffers)
+    next(buffers)
+    session.end("its key was retired")
+    with refusal(EnvelopeError, "envelope.ended", match="its key was retired"):
         next(buffers)
 
 

@@ -221,6 +221,7 @@ def test_decisions_are_remembered_and_the_memory_is_bounded(
     table = policy._compiled.table
     assert len(table._decisions) <= 8
     assert len(table._granted) <= 8
+    assert len(table._asked) <= 8
     assert policy.decide(Context("a", "b"), "dask") == first
 
 

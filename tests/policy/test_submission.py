@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from safeser.errors import ConfigError
-from safeser.gate.values import Context, KeyConflicts, Kind
+from safeser.gate.values import Context, Kind
 from safeser.policy import Policy
+from safeser.policy.rules import KeyConflicts
 
 HEAD = "safeser: 1\nname: test\nrevision: 3\nprincipals: {a: {}, b: {}}\ncontexts:\n"
 BOTH = "  serializers: [msgpack, pickle]\n  deserializers: [msgpack, pickle]\n"

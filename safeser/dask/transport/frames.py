@@ -13,7 +13,7 @@ from tornado.iostream import IOStream
 
 from safeser.dask.transport.unfinished import COUNTED_FROM, Arriving
 from safeser.errors import EnvelopeError
-from safeser.gate.format import GCM_TAG_SIZE, SMALL, TAG_SIZE, Buffer
+from safeser.gate.format import GCM_TAG_SIZE, SMALL, HMAC_SIZE, Buffer
 from safeser.gate.session import Arrival, Verified
 
 #: A message up to this size is read, and written, in one piece; a larger one part by part, so that
@@ -68,7 +68,7 @@ async def read_parts(stream: IOStream, arriving: Arriving, arrival: Arrival) -> 
             await _read_into(stream, piece, arriving)
             arrival.feed(piece)
         arrival.finish(await stream.read_bytes(GCM_TAG_SIZE))
-    end = await stream.read_bytes(TAG_SIZE)
+    end = await stream.read_bytes(HMAC_SIZE)
     arriving.complete = True
     return arrival.verified(end)
 

@@ -10,12 +10,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple
 
-from safeser.gate.values import AUDIT_LEVELS, AuditFailure, Context, Kind
+from safeser.gate.values import AuditFailure, Context, Kind
 from safeser.policy.confined import Confined
 from safeser.policy.policy import Policy
 from safeser.policy.questions.code_paths import CodePath, code_paths_among
 from safeser.policy.questions.domain import Domain, Hops, Way
 from safeser.policy.questions.permissions import Permission, contents, derived
+from safeser.policy.rules import AUDIT_LEVELS
 from safeser.policy.source.context import Rule
 
 __all__ = ["Change", "Difference", "Effect", "Hop", "PathChange", "Setting", "compare"]

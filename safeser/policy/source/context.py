@@ -20,9 +20,6 @@ from safeser.gate.decision import ANY_TRANSPORT, ANYWHERE, SUBMIT
 from safeser.gate.values import (
     ANY_AUTHOR,
     AUDIT_FAILURES,
-    AUDIT_LEVELS,
-    CLASSES,
-    CONFLICT_WORDS,
     FAMILIES,
     FAMILY,
     SEALED,
@@ -30,14 +27,20 @@ from safeser.gate.values import (
     TRANSPORTS,
     UNKNOWN,
     AuditFailure,
-    KeyConflicts,
     Kind,
     check_global,
 )
 from safeser.operations import GROUPS, NAMES
 from safeser.operations.groups import PARTS
 from safeser.policy.moved import require_submission
-from safeser.policy.rules import PROFILES, RETIRED_PROFILES
+from safeser.policy.rules import (
+    AUDIT_LEVELS,
+    CLASSES,
+    CONFLICT_WORDS,
+    PROFILES,
+    RETIRED_PROFILES,
+    KeyConflicts,
+)
 from safeser.policy.source.faults import shown
 from safeser.policy.source.fields import (
     Name,
