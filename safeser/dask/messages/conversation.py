@@ -26,7 +26,7 @@ from safeser.dask.messages.deciding import (
     unknown_operation,
 )
 from safeser.dask.messages.elements import STREAMS, Elements
-from safeser.dask.messages.fetched import Unfetched, build_fetched, judge_fetched, takes_parts
+from safeser.dask.messages.fetched import Unfetched, read_fetched, takes_parts
 from safeser.dask.messages.pending import NO_REQUEST, Pending, is_actor_call, pending, rows_of
 from safeser.dask.messages.refused import Refusals
 from safeser.dask.messages.states import (
@@ -45,9 +45,9 @@ from safeser.dask.sealed.call import Sent
 from safeser.dask.sealed.renewal import Current, Statements
 from safeser.dask.sealed.value import Requests
 from safeser.dask.wire.ceilings import (
+    GREETING_BOUNDS,
     MessageBounds,
     ceilings_of,
-    greeting_bounds,
     incoming_bounds,
     reply_bounds,
 )
@@ -125,7 +125,7 @@ class Conversation:
         self._elements: Elements | None = None  # of the stream that the connection became
         self._writer: sending.ElementWriter | None = None  # of that stream
         # The bounds of elements, and the policy from which they were computed.
-        self._bounds: tuple[Policy | None, MessageBounds] = (None, greeting_bounds())
+        self._bounds: tuple[Policy | None, MessageBounds] = (None, GREETING_BOUNDS)
         #: Messages that refusals queued for the peer.
         self.answers: list[list[Any]] = []
         self.sent = Sent()  # definitions of sealed tasks that the peer keeps
@@ -198,7 +198,7 @@ class Conversation:
                 self._bounds = policy, bounds
             return bounds
         if not self.greeted:
-            return greeting_bounds()
+            return GREETING_BOUNDS
         if self.server is not None:
             return incoming_bounds(self.link, self.server, Channel.RPC)
         return reply_bounds(self.link, self._asked.rows)
@@ -330,7 +330,7 @@ class Conversation:
         reads, writes = STREAMS[stream][reading], STREAMS[stream][1 - reading]
         self._writer = sending.ElementWriter(self.link, writes, self.sent)
         self._elements = self._made_elements(stream, reads)
-        self._bounds = None, greeting_bounds()
+        self._bounds = None, GREETING_BOUNDS
         self.link.lasts = True
         self.link.is_client = reading == 0 and stream == "client-stream"
         self._identity.registers(stream, body)
@@ -432,12 +432,7 @@ class Conversation:
         values = self._asked.name == "get_data"
         if not values or (self._opens and not takes_parts()):
             return build(judge_reply(side, self._asked, message))
-        fetched = judge_fetched(side, self._asked, message)
-        for error in fetched.refused:
-            refusals.note(error, heard=True)
-        reply, failed, refused = build_fetched(fetched)
-        for error in refused:
-            refusals.note(error, heard=True)
+        reply, failed = read_fetched(side, self._asked, message, refusals)
         if failed:  # many values may share one error
             instead: dict[SafeserError, Any] = {
                 error: Unfetched(error) if self._opens else replies.refused(error, self.link.local)

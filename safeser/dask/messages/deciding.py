@@ -26,7 +26,7 @@ from safeser.dask.sealed.renewal import RENEWALS, Statements, require_renewal
 from safeser.dask.sealed.requests import Raw
 from safeser.dask.sealed.value import Requests
 from safeser.dask.wire.codec import PayloadRow
-from safeser.dask.wire.fields import pickled, references, select, transform
+from safeser.dask.wire.fields import holds_reference, pickled, select, transform
 from safeser.dask.wire.reader import Reference
 from safeser.dask.wire.shapes import Later, check_fields, check_inner
 from safeser.dask.wire.slots import DECLARED, FAILURE, WHOLE, WRAPPED, Plan, Slot, find, plan
@@ -497,7 +497,7 @@ def _wholes(slots: Sequence[Slot]) -> frozenset[int]:
 
 def _bare(value: Any, where: str) -> Iterator[tuple[str, bytes]]:
     """Yield the bare pickles of a field whose handler unpickles any bytes in it."""
-    if any(True for _ in references(value)):
+    if holds_reference(value):
         # Plain bytes in a payload of family msgpack would be judged as data and run as code.
         raise PayloadError(
             "a payload stands where only bare bytes can", rule="raw.payload", where=where

@@ -14,7 +14,7 @@ from typing import Any
 
 from safeser.dask.wire.reader import Reference
 
-__all__ = ["holds_reference", "pickled", "references", "select", "steps_of", "transform"]
+__all__ = ["holds_reference", "pickled", "select", "steps_of", "transform"]
 
 
 @lru_cache(maxsize=1024)  # paths come from the table, of which there are fewer
@@ -74,19 +74,6 @@ def pickled(value: Any, where: str) -> Iterator[tuple[str, bytes]]:
     elif isinstance(value, tuple | list | set):
         for position, item in enumerate(value):
             yield from pickled(item, _item_place(where, position))
-
-
-def references(value: Any) -> Iterator[int]:
-    """Yield the index of each payload reference at or below *value*."""
-    if isinstance(value, Reference):
-        yield value.index
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from references(key)
-            yield from references(item)
-    elif isinstance(value, tuple | list | set):
-        for item in value:
-            yield from references(item)
 
 
 def holds_reference(value: Any) -> bool:
