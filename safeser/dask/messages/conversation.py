@@ -94,6 +94,8 @@ class Conversation:
     :param renewed: called, from any thread, with each statement that the peer renewed.
     """
 
+    _elements_type = Elements
+
     def __init__(
         self,
         link: Link,
@@ -329,21 +331,18 @@ class Conversation:
         """Turn the connection into a stream; *reading* is 0 for the server, 1 for the asker."""
         reads, writes = STREAMS[stream][reading], STREAMS[stream][1 - reading]
         self._writer = sending.ElementWriter(self.link, writes, self.sent)
-        self._elements = self._made_elements(stream, reads)
-        self._bounds = None, GREETING_BOUNDS
-        self.link.lasts = True
-        self.link.is_client = reading == 0 and stream == "client-stream"
-        self._identity.registers(stream, body)
-
-    def _made_elements(self, stream: str, reads: Server) -> Elements:
-        return Elements(
+        self._elements = self._elements_type(
             self.link,
             stream,
             reads,
             identity=self._identity,
-            answers_clients=self._writer is not None and self._writer.server is Server.CLIENT,
+            answers_clients=writes is Server.CLIENT,
             renewed=self._renewed,
         )
+        self._bounds = None, GREETING_BOUNDS
+        self.link.lasts = True
+        self.link.is_client = reading == 0 and stream == "client-stream"
+        self._identity.registers(stream, body)
 
     def _batch(self, side: Side, message: Message, refusals: Refusals) -> Any:
         """Read a batch of stream elements: each is decided alone, all before any is built."""
@@ -490,21 +489,16 @@ class Conversation:
                 return []
             return self._plain([message])
         try:
-            return self._request_frames(message, serializers)
+            row = self._row_for(message)
+            if row is None:
+                raise unknown_operation(message["op"])
+            message, frames = sending.encode_request(self.link, row, message, serializers)
+            self._request_written(row, pending(message))
         except SafeserError as error:
             if not self._opens or not is_actor_call(message):
                 raise
             self.ready = replies.failed_call(error)
             return []
-
-    def _request_frames(
-        self, message: dict[str, Any], serializers: Sequence[str] | None
-    ) -> list[Any]:
-        row = self._row_for(message)
-        if row is None:
-            raise unknown_operation(message["op"])
-        message, frames = sending.encode_request(self.link, row, message, serializers)
-        self._request_written(row, pending(message))
         return frames
 
     def _request_written(self, row: Operation, asked: Pending) -> None:

@@ -22,9 +22,8 @@ from safeser.dask.messages.building import build, load_part, with_objects
 from safeser.dask.messages.deciding import Judged, Message, Side, judge_reply, judge_values
 from safeser.dask.messages.pending import Pending
 from safeser.dask.messages.refused import Refusals
-from safeser.dask.wire.fields import holds_reference
+from safeser.dask.wire.fields import find, holds_reference, plan
 from safeser.dask.wire.reader import LEAVES
-from safeser.dask.wire.slots import find, plan
 from safeser.errors import PayloadError, SafeserError
 
 #: Refused values of one reply that get an error of their own; the others share one for each rule.

@@ -11,8 +11,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from safeser.dask.wire.fields import steps_of
-from safeser.dask.wire.slots import DECLARED, WHOLE, Plan, plan
+from safeser.dask.wire.fields import DECLARED, WHOLE, Plan, plan, steps_of
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
 
 __all__ = ["NO_REQUEST", "Pending", "ReplyFields", "is_actor_call", "pending", "rows_of"]
