@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import Any, NoReturn
 from weakref import WeakSet
@@ -321,10 +322,6 @@ class Channel:
             with suppress(AuditError):  # the next message is refused for it, or says so
                 self.audit.write_counts()
 
-    def statement(self) -> dict[str, str | int]:
-        """Return names and hashes of policy and roster; see :meth:`Standing.statement`."""
-        return self._standing.statement()
-
     # --- connections -----------------------------------------------------------------------------
 
     def handshake(
@@ -339,11 +336,7 @@ class Channel:
         """
         standing = self._standing
         return self._handshake(
-            standing,
-            standing.identity,
-            self._principal_of,
-            initiator=initiator,
-            expected_peer=expected_peer,
+            standing, standing.identity, initiator=initiator, expected_peer=expected_peer
         )
 
     def renewing(self, link: Recording, *, initiator: bool) -> Handshake:
@@ -351,34 +344,30 @@ class Channel:
 
         :raises AuthenticationError: if the roster does not let that key speak.
         """
-
-        def principal_of(public: PublicKey) -> str | None:
-            return link.peer if self._principal_of(public) == link.peer else None
-
-        standing = self._standing
+        standing, expected = self._standing, link.peer if initiator else None
         return self._handshake(
             standing,
             self._coming or standing.identity,
-            principal_of,
             initiator=initiator,
-            expected_peer=link.peer if initiator else None,
+            expected_peer=expected,
+            only=link.peer,
         )
 
     def _handshake(
         self,
         standing: Standing,
         identity: Identity,
-        principal_of: Callable[[PublicKey], str | None],
         *,
         initiator: bool,
         expected_peer: str | None,
+        only: str | None = None,
     ) -> Handshake:
         policy = standing.policy
         self._require_speaking(standing, identity)
         return Handshake(
             initiator=initiator,
             identity=identity,
-            principal_of=principal_of,
+            principal_of=partial(self._principal_of, only=only),
             policy=(policy.name, policy.revision, policy.sha256),
             expected_peer=expected_peer,
             limits=policy.limits,
@@ -398,10 +387,12 @@ class Channel:
                 fix="Give it a key that the roster lists as active.",
             )
 
-    def _principal_of(self, public: PublicKey) -> str | None:
+    def _principal_of(self, public: PublicKey, *, only: str | None = None) -> str | None:
         standing = self._standing
         principal = standing.roster.principal_of(public, on=self._today())
         if principal is None or principal not in standing.policy.principals:
+            return None
+        if only not in (None, principal):
             return None
         # A principal without a context, in either direction, gets no session: otherwise this
         # process would exchange messages with an insider that took over an address.

@@ -125,16 +125,6 @@ class Standing:
             return Ending("policy.no-context", peer)
         return ending
 
-    def statement(self) -> dict[str, str | int]:
-        """Return name, revision and hash of the policy, and the hash of the roster file."""
-        policy = self.policy
-        return {
-            "policy": policy.name,
-            "revision": policy.revision,
-            "sha256": policy.sha256,
-            "roster": self.listed.sha256,
-        }
-
     # --- allowed successors ----------------------------------------------------------------------
 
     def with_policy(self, policy: Policy) -> Standing:

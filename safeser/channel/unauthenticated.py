@@ -6,7 +6,6 @@ dask and msgpack in from it. Each record in the log says that its sender did not
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
@@ -69,18 +68,6 @@ class _FixedPolicy:
 
     def owner_of(self, key: PublicKey) -> None:
         """Return None: there are no keys."""
-
-    def statement(self) -> dict[str, str | int]:
-        return {}
-
-    def renewing(self, link: Any, *, initiator: bool) -> NoReturn:
-        raise TypeError(f"there is no session to renew with {link.peer}")
-
-    def level_of_end(self, peer: str, why: object) -> int:
-        return logging.WARNING
-
-    def inspect(self, link: Any) -> None:
-        pass
 
 
 class OpenLink(Link):

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from safeser.channel import Channel, Link
+from safeser.channel import Link
 from safeser.operations import Server
 
 __all__ = ["Statement", "ask", "stated"]
@@ -43,17 +43,17 @@ def stated(answer: Any, link: Link) -> Any:
     """Return *answer* to ``identity`` with what this process decides by; a refusal as it is."""
     if not isinstance(answer, dict) or "type" not in answer:
         return answer
-    said: dict[str, Any] = dict(link.channel.statement())
-    if answer["type"] == "Scheduler" and isinstance(link.channel, Channel):
-        said[_CLIENTS] = _clients(link.channel)
+    standing = link.channel.standing
+    policy, roster = standing.policy, standing.listed.sha256
+    own = (policy.name, policy.revision, policy.sha256, roster)
+    said: dict[str, Any] = dict(zip(_OWN, own, strict=True))
+    if answer["type"] == "Scheduler":
+        # By policy, as they claimed it in their last handshake.
+        clients = (each for each in link.channel.live_links() if each.is_client)
+        claims = (each.session.peer_claims for each in clients)
+        counted = Counter((each.policy, each.revision, each.sha256) for each in claims)
+        said[_CLIENTS] = [[*policy, count] for policy, count in sorted(counted.items())]
     return {**answer, _FIELD: said}
-
-
-def _clients(channel: Channel) -> list[list[Any]]:
-    """Return the number of clients by policy, as they claimed it in their last handshake."""
-    claims = [link.session.peer_claims for link in channel.live_links() if link.is_client]
-    counted = Counter((each.policy, each.revision, each.sha256) for each in claims)
-    return [[*policy, count] for policy, count in sorted(counted.items())]
 
 
 async def ask(scheduler: Any) -> list[Statement]:

@@ -333,16 +333,6 @@ def test_every_ending_has_a_sentence_and_a_peers_word_is_one_of_them():
     assert Ending.named("key.retired", "an n\n") is None
 
 
-def test_a_statement_says_revision_and_hashes_and_nothing_else(bea):
-    said = bea.statement()
-    assert said == {
-        "policy": "doors",
-        "revision": 3,
-        "sha256": bea.policy.sha256,
-        "roster": bea.standing.listed.sha256,
-    }
-
-
 # --- a payload between two policies --------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from dask.base import DaskMethodsMixin
 from distributed import Actor, Future
 
-from safeser.dask.clients.dask_collections import ADVICE, Described, describe, results_of
+from safeser.dask.clients.dask_collections import ADVICE, describe, results_of
 from safeser.dask.contents.substitutes import remote_type
 from safeser.errors import PayloadError
 from safeser.families import Node, Parts, Typed, registry
@@ -45,18 +45,19 @@ def _check_key(node: Node, child: Node) -> None:
 # -- futures -------------------------------------------------------------------------------------
 
 
-def _encode_future(x: Future, limits: Limits) -> Parts:
-    return Parts({}, (), [(".key", x.key)])
-
-
 def _check_future(node: Node, limits: Limits) -> None:
     node.expect(children=1)
     _check_key(node, node.children[0])
 
 
-def _decode_future(node: Node, values: list[Any]) -> Future:
+_FUTURES = Typed(
+    _FUTURE,
+    (Future,),
+    lambda x, _: Parts({}, (), [(".key", x.key)]),
+    _check_future,
     # It belongs to no client yet, and holds nothing on the cluster until one takes it.
-    return Future(values[0])
+    lambda _, values: Future(values[0]),
+)
 
 
 # -- actors --------------------------------------------------------------------------------------
@@ -142,17 +143,12 @@ def _check_persisted(node: Node, limits: Limits) -> None:
         node.refuse("it holds no description of a collection", "families.child-type")
 
 
-def _decode_persisted(node: Node, values: list[Any]) -> Any:
-    described: Described = values[0]
-    return described.collection(Future)
-
-
 def register() -> None:
     """List futures, actors and persisted collections; a second call does nothing."""
     if registry.knows(_FUTURE):
         return
     for typed in (
-        Typed(_FUTURE, (Future,), _encode_future, _check_future, _decode_future),
+        _FUTURES,
         Typed(_ACTOR, (Actor,), _encode_actor, _check_actor, _decode_actor),
         # What derives from it is checked by describe(): exact names of Dask's own classes.
         Typed(
@@ -160,7 +156,7 @@ def register() -> None:
             (DaskMethodsMixin,),
             _encode_persisted,
             _check_persisted,
-            _decode_persisted,
+            lambda _, values: values[0].collection(Future),
             subclasses=True,
         ),
     ):

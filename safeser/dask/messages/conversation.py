@@ -26,7 +26,7 @@ from safeser.dask.messages.deciding import (
     unknown_operation,
 )
 from safeser.dask.messages.elements import STREAMS, Elements
-from safeser.dask.messages.fetched import Unfetched, build_fetched, judge_fetched, takes_parts
+from safeser.dask.messages.fetched import Unfetched, read_fetched, takes_parts
 from safeser.dask.messages.pending import NO_REQUEST, Pending, is_actor_call, pending, rows_of
 from safeser.dask.messages.refused import Refusals
 from safeser.dask.messages.states import (
@@ -45,9 +45,9 @@ from safeser.dask.sealed.call import Sent
 from safeser.dask.sealed.renewal import Current, Statements
 from safeser.dask.sealed.value import Requests
 from safeser.dask.wire.ceilings import (
+    GREETING_BOUNDS,
     MessageBounds,
     ceilings_of,
-    greeting_bounds,
     incoming_bounds,
     reply_bounds,
 )
@@ -94,6 +94,8 @@ class Conversation:
     :param renewed: called, from any thread, with each statement that the peer renewed.
     """
 
+    _elements_type = Elements
+
     def __init__(
         self,
         link: Link,
@@ -125,7 +127,7 @@ class Conversation:
         self._elements: Elements | None = None  # of the stream that the connection became
         self._writer: sending.ElementWriter | None = None  # of that stream
         # The bounds of elements, and the policy from which they were computed.
-        self._bounds: tuple[Policy | None, MessageBounds] = (None, greeting_bounds())
+        self._bounds: tuple[Policy | None, MessageBounds] = (None, GREETING_BOUNDS)
         #: Messages that refusals queued for the peer.
         self.answers: list[list[Any]] = []
         self.sent = Sent()  # definitions of sealed tasks that the peer keeps
@@ -198,7 +200,7 @@ class Conversation:
                 self._bounds = policy, bounds
             return bounds
         if not self.greeted:
-            return greeting_bounds()
+            return GREETING_BOUNDS
         if self.server is not None:
             return incoming_bounds(self.link, self.server, Channel.RPC)
         return reply_bounds(self.link, self._asked.rows)
@@ -329,21 +331,18 @@ class Conversation:
         """Turn the connection into a stream; *reading* is 0 for the server, 1 for the asker."""
         reads, writes = STREAMS[stream][reading], STREAMS[stream][1 - reading]
         self._writer = sending.ElementWriter(self.link, writes, self.sent)
-        self._elements = self._made_elements(stream, reads)
-        self._bounds = None, greeting_bounds()
-        self.link.lasts = True
-        self.link.is_client = reading == 0 and stream == "client-stream"
-        self._identity.registers(stream, body)
-
-    def _made_elements(self, stream: str, reads: Server) -> Elements:
-        return Elements(
+        self._elements = self._elements_type(
             self.link,
             stream,
             reads,
             identity=self._identity,
-            answers_clients=self._writer is not None and self._writer.server is Server.CLIENT,
+            answers_clients=writes is Server.CLIENT,
             renewed=self._renewed,
         )
+        self._bounds = None, GREETING_BOUNDS
+        self.link.lasts = True
+        self.link.is_client = reading == 0 and stream == "client-stream"
+        self._identity.registers(stream, body)
 
     def _batch(self, side: Side, message: Message, refusals: Refusals) -> Any:
         """Read a batch of stream elements: each is decided alone, all before any is built."""
@@ -432,12 +431,7 @@ class Conversation:
         values = self._asked.name == "get_data"
         if not values or (self._opens and not takes_parts()):
             return build(judge_reply(side, self._asked, message))
-        fetched = judge_fetched(side, self._asked, message)
-        for error in fetched.refused:
-            refusals.note(error, heard=True)
-        reply, failed, refused = build_fetched(fetched)
-        for error in refused:
-            refusals.note(error, heard=True)
+        reply, failed = read_fetched(side, self._asked, message, refusals)
         if failed:  # many values may share one error
             instead: dict[SafeserError, Any] = {
                 error: Unfetched(error) if self._opens else replies.refused(error, self.link.local)
@@ -495,21 +489,16 @@ class Conversation:
                 return []
             return self._plain([message])
         try:
-            return self._request_frames(message, serializers)
+            row = self._row_for(message)
+            if row is None:
+                raise unknown_operation(message["op"])
+            message, frames = sending.encode_request(self.link, row, message, serializers)
+            self._request_written(row, pending(message))
         except SafeserError as error:
             if not self._opens or not is_actor_call(message):
                 raise
             self.ready = replies.failed_call(error)
             return []
-
-    def _request_frames(
-        self, message: dict[str, Any], serializers: Sequence[str] | None
-    ) -> list[Any]:
-        row = self._row_for(message)
-        if row is None:
-            raise unknown_operation(message["op"])
-        message, frames = sending.encode_request(self.link, row, message, serializers)
-        self._request_written(row, pending(message))
         return frames
 
     def _request_written(self, row: Operation, asked: Pending) -> None:

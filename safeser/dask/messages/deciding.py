@@ -3,7 +3,7 @@
 The one rule: a verified message becomes a :class:`Message`; that becomes a :class:`Judged` when
 every payload in it, wrapped ones included, is decided and recorded; and only a :class:`Judged`
 becomes an object (:mod:`safeser.dask.messages.building`). All of it is one pass: payloads are found
-once (``wire/slots.py``), and each is read, decided and checked once.
+once (``wire/fields.py``), and each is read, decided and checked once.
 """
 
 from __future__ import annotations
@@ -26,10 +26,22 @@ from safeser.dask.sealed.renewal import RENEWALS, Statements, require_renewal
 from safeser.dask.sealed.requests import Raw
 from safeser.dask.sealed.value import Requests
 from safeser.dask.wire.codec import PayloadRow
-from safeser.dask.wire.fields import pickled, references, select, transform
+from safeser.dask.wire.fields import (
+    DECLARED,
+    FAILURE,
+    WHOLE,
+    WRAPPED,
+    Plan,
+    Slot,
+    find,
+    holds_reference,
+    pickled,
+    plan,
+    select,
+    transform,
+)
 from safeser.dask.wire.reader import Reference
 from safeser.dask.wire.shapes import Later, check_fields, check_inner
-from safeser.dask.wire.slots import DECLARED, FAILURE, WHOLE, WRAPPED, Plan, Slot, find, plan
 from safeser.dask.wire.structure import MOST_STRUCTURE, too_much
 from safeser.dask.wire.task_key import task_of
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
@@ -497,7 +509,7 @@ def _wholes(slots: Sequence[Slot]) -> frozenset[int]:
 
 def _bare(value: Any, where: str) -> Iterator[tuple[str, bytes]]:
     """Yield the bare pickles of a field whose handler unpickles any bytes in it."""
-    if any(True for _ in references(value)):
+    if holds_reference(value):
         # Plain bytes in a payload of family msgpack would be judged as data and run as code.
         raise PayloadError(
             "a payload stands where only bare bytes can", rule="raw.payload", where=where

@@ -214,8 +214,12 @@ class _Batch:
         try:
             message = element
             if isinstance(passed, Judged):
-                if element["op"] in RENEWALS:
-                    self._renew(element)
+                if element["op"] in RENEWALS:  # for which Dask has no handler
+                    statements, renewed = self._side.statements, self._stream.renewed
+                    assert statements is not None
+                    current = statements.renew(renewed_in(element["statement"]))
+                    if current is not None and renewed is not None:
+                        renewed(current)
                     return None
                 message = build(passed)
             message, refused = translate.incoming_element(
@@ -226,14 +230,6 @@ class _Batch:
         for refusal in refused:
             self._refusals.note(refusal, element)
         return message
-
-    def _renew(self, element: Mapping[str, Any]) -> None:
-        """Store the renewed statement in *element*, for which Dask has no handler."""
-        statements, renewed = self._side.statements, self._stream.renewed
-        assert statements is not None
-        current = statements.renew(renewed_in(element["statement"]))
-        if current is not None and renewed is not None:
-            renewed(current)
 
     def _takes_code(self, operation: str) -> bool:
         """Tell whether the peer may send code to this side, and this side is willing to load it."""

@@ -11,9 +11,9 @@ event that delivers the others.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any
 
 from distributed.core import error_message
 from distributed.worker_state_machine import GatherDepSuccessEvent
@@ -21,8 +21,9 @@ from distributed.worker_state_machine import GatherDepSuccessEvent
 from safeser.dask.messages.building import build, load_part, with_objects
 from safeser.dask.messages.deciding import Judged, Message, Side, judge_reply, judge_values
 from safeser.dask.messages.pending import Pending
-from safeser.dask.wire.fields import holds_reference, references
-from safeser.dask.wire.reader import LEAVES, Reference
+from safeser.dask.messages.refused import Refusals
+from safeser.dask.wire.fields import find, holds_reference, plan
+from safeser.dask.wire.reader import LEAVES
 from safeser.errors import PayloadError, SafeserError
 
 #: Refused values of one reply that get an error of their own; the others share one for each rule.
@@ -40,27 +41,18 @@ def takes_parts() -> bool:
 # --- reading -----------------------------------------------------------------------------------
 
 
-class Fetched(NamedTuple):
-    """A reply to ``get_data``, decided and recorded with each of its values, none of them built.
-
-    :param others: the reply without the values that hold payloads.
-    :param values: the values that hold payloads, by key.
-    :param judged: the decision on *values*; None where there are none.
-    """
-
-    others: Judged
-    values: Mapping[Any, Any]
-    judged: Judged | None
-
-    @property
-    def refused(self) -> Iterator[SafeserError]:
-        """The errors of its refused payloads."""
-        return (error for _, error in (() if self.judged is None else self.judged.refused))
+#: Finds payloads wherever they stand in a value.
+_ANYWHERE = plan(())
 
 
-def judge_fetched(side: Side, asked: Pending, message: Message) -> Fetched:
-    """Decide *message*, the reply to a request for values, and each of its values alone.
+def read_fetched(
+    side: Side, asked: Pending, message: Message, refusals: Refusals
+) -> tuple[Any, Mapping[Any, SafeserError]]:
+    """Decide *message*, the reply to a request for values, and each value alone; then build it.
 
+    :param refusals: gets those of the values.
+    :return: the reply with the values that may be had, and the error of each other one, by key;
+        many may share one error.
     :raises SafeserError: if the sender or another field is refused, or the log cannot be written.
     """
     rest, values = _apart(message.body)
@@ -70,31 +62,15 @@ def judge_fetched(side: Side, asked: Pending, message: Message) -> Fetched:
         others = judge_reply(side, asked, message._replace(body=rest), records)
         if values:
             judged = judge_values(side, values, message, records)
-    return Fetched(others, values, judged)
-
-
-class Built(NamedTuple):
-    """A reply to ``get_data`` without its refused values.
-
-    :param reply: the reply, with the values that could be built.
-    :param failed: the error of each missing value, by key; many may share one error.
-    :param refused: the errors of values that could not be built, which are not noted yet.
-    """
-
-    reply: Any
-    failed: Mapping[Any, SafeserError]
-    refused: Sequence[SafeserError]
-
-
-def build_fetched(fetched: Fetched) -> Built:
-    """Return the reply with its permitted values, and the error of each of the others."""
-    reply, judged = build(fetched.others), fetched.judged
     if judged is None:
-        return Built(reply, {}, ())
+        return build(others), {}
+    for _, error in judged.refused:
+        refusals.note(error, heard=True)
+    reply = build(others)
     key_of = {
-        index: key
-        for key, value in fetched.values.items()
-        for index in ((value.index,) if value.__class__ is Reference else references(value))
+        slot.reference.index: key
+        for key, value in values.items()
+        for slot in find(value, _ANYWHERE)
     }
     failed, refused = _Failed(), []
     for index, error in judged.refused:
@@ -107,14 +83,16 @@ def build_fetched(fetched: Fetched) -> Built:
             objects[part.number] = load_part(judged, part)
         except SafeserError as error:
             refused.append(failed.add(key_of[part.number], error))
-    for key, value in fetched.values.items():
+    for key, value in values.items():
         if key in failed.errors:
             continue
         try:
             reply["data"][key] = with_objects(value, objects)
         except SafeserError as error:
             refused.append(failed.add(key, error))
-    return Built(reply, failed.errors, refused)
+    for each in refused:
+        refusals.note(each, heard=True)
+    return reply, failed.errors
 
 
 class _Failed:

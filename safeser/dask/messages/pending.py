@@ -11,8 +11,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from safeser.dask.wire.fields import steps_of
-from safeser.dask.wire.slots import DECLARED, WHOLE, Plan, plan
+from safeser.dask.wire.fields import DECLARED, WHOLE, Plan, plan, steps_of
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
 
 __all__ = ["NO_REQUEST", "Pending", "ReplyFields", "is_actor_call", "pending", "rows_of"]
@@ -60,10 +59,10 @@ def pending(asked: Mapping[str, Any]) -> Pending:
     A name that several servers know has the fields of all of them: the role that the peer claims
     must not narrow what is checked.
     """
-    rows, inner = rows_of(asked), rows_of(asked.get("msg"))
-    return Pending(
-        asked, asked["op"], rows, _fields(rows, inner), _known(asked), is_actor_call(asked)
-    )
+    rows, inner, answered = rows_of(asked), rows_of(asked.get("msg")), _answered(asked)
+    known = _KNOWN.get(answered) if isinstance(answered, str) else None
+    fields = _fields(rows, inner)
+    return Pending(asked, asked["op"], rows, fields, known, answered in _ACTOR_CALLS)
 
 
 def rows_of(asked: Any) -> tuple[Operation, ...]:
@@ -132,12 +131,6 @@ _KNOWN: Mapping[str, frozenset[str]] = {
 }
 
 _ACTOR_CALLS = ("actor_execute", "actor_attribute")
-
-
-def _known(asked: Mapping[str, Any]) -> frozenset[str] | None:
-    """Return all fields that the answer to *asked* may have, or None where they are not fixed."""
-    name = _answered(asked)
-    return _KNOWN.get(name) if isinstance(name, str) else None
 
 
 def is_actor_call(asked: Mapping[str, Any]) -> bool:

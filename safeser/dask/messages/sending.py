@@ -412,7 +412,9 @@ class _Values:
         if isinstance(leaf, ToPickle) and isinstance(leaf.data, Sealed):
             return self._sealed_task(leaf.data.call)
         if isinstance(leaf, Serialized) and leaf.header.get("serializer") == SEALED:
-            return self._sealed(dict(leaf.header), tuple(leaf.frames))
+            self._permit_sealed(leaf.header, tuple(leaf.frames), self._link.local)
+            check_payload(leaf.frames, self._policy.limits)
+            return PayloadRow(dict(leaf.header), tuple(leaf.frames))
         if isinstance(leaf, Serialize | ToPickle):
             header, frames = self._serialize(leaf.data, self._grant)
         elif isinstance(leaf, Relayed):
@@ -459,11 +461,6 @@ class _Values:
             sent.rollback(mark)  # an error replaces it, so the peer keeps no definitions
             raise
         return PayloadRow(HEADER, frames)
-
-    def _sealed(self, header: dict[str, Any], frames: tuple[Any, ...]) -> PayloadRow:
-        self._permit_sealed(header, frames, self._link.local)
-        check_payload(frames, self._policy.limits)
-        return PayloadRow(header, frames)
 
     def _permit_sealed(self, header: dict[str, Any], frames: tuple[Any, ...], author: str) -> None:
         self._link.permit_sending(self._context, Payload("", SEALED, header, frames, author))

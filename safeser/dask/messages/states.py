@@ -71,44 +71,33 @@ class _Forms(NamedTuple):
     :param operation: a dictionary that names an operation.
     :param answer: a dictionary that names none.
     :param other: a batch of elements, or a confirmation such as "OK".
+    :param malformed: one that cannot be parsed: a request is answered with the error; for a reply
+        or a start of a stream it is raised; a batch loses its malformed elements.
     """
 
     operation: Meaning
     answer: Meaning
     other: Meaning
+    malformed: Meaning
 
 
-_ANY = {meaning: _Forms(meaning, meaning, meaning) for meaning in Meaning}
-_SERVED_WORD = _Forms(Meaning.REQUEST, Meaning.LAST_WORD, Meaning.LAST_WORD)
-_FIRST_OF_WORKER = _Forms(Meaning.ELEMENTS, Meaning.REPLY, Meaning.ELEMENTS)
+_ANY = {meaning: _Forms(meaning, meaning, meaning, meaning) for meaning in Meaning}
+_GREETING = _ANY[Meaning.GREETING]
+_SERVED_WORD = _Forms(Meaning.REQUEST, Meaning.LAST_WORD, Meaning.LAST_WORD, Meaning.REQUEST)
+_FIRST_OF_WORKER = _Forms(Meaning.ELEMENTS, Meaning.REPLY, Meaning.ELEMENTS, Meaning.START)
 
 #: The meaning of a message, by the state of the side that reads it.
 _MEANINGS: Mapping[State, _Forms] = {
-    State.SERVER_GREETING: _ANY[Meaning.GREETING],
+    State.SERVER_GREETING: _GREETING._replace(malformed=Meaning.REQUEST),
     State.SERVING: _ANY[Meaning.REQUEST],
     State.CONFIRMING: _SERVED_WORD,
-    State.ASKER_GREETING: _ANY[Meaning.GREETING],
+    State.ASKER_GREETING: _GREETING._replace(malformed=Meaning.REPLY),
     State.ASKING: _ANY[Meaning.REPLY],
     State.SILENCED: _ANY[Meaning.REPLY],
     State.STARTING: _ANY[Meaning.START],
     State.OPENING: _FIRST_OF_WORKER,
     State.STREAMING: _ANY[Meaning.ELEMENTS],
     State.UNOPENED: _ANY[Meaning.ELEMENTS],
-}
-
-#: The meaning of a message that cannot be parsed: a request is answered with the error; for a reply
-#: or a start of a stream it is raised; a batch loses its malformed elements.
-_MALFORMED: Mapping[State, Meaning] = {
-    State.SERVER_GREETING: Meaning.REQUEST,
-    State.SERVING: Meaning.REQUEST,
-    State.CONFIRMING: Meaning.REQUEST,
-    State.ASKER_GREETING: Meaning.REPLY,
-    State.ASKING: Meaning.REPLY,
-    State.SILENCED: Meaning.REPLY,
-    State.STARTING: Meaning.START,
-    State.OPENING: Meaning.START,
-    State.STREAMING: Meaning.ELEMENTS,
-    State.UNOPENED: Meaning.ELEMENTS,
 }
 
 _TAKEN = {
@@ -155,7 +144,7 @@ def meaning_of(state: State, body: Any) -> Meaning:
 
 def meaning_of_malformed(state: State) -> Meaning:
     """Return the meaning in *state* of a message that cannot be parsed."""
-    return _MALFORMED[state]
+    return _MEANINGS[state].malformed
 
 
 def next_state(state: State, event: Event) -> State:

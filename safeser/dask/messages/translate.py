@@ -354,15 +354,11 @@ def _plain_text(value: Any) -> Any:
     return shown(value[-TRACEBACK:]) if isinstance(value, str) else value
 
 
-def _safe_text(value: Any) -> Translated:
-    return Translated(_plain_text(value))
-
-
 _SAFE: dict[str, Callable[[Any], Translated]] = {
     "exception": _safe_exception,
     "traceback": _no_traceback,
-    "exception_text": _safe_text,
-    "traceback_text": _safe_text,
+    "exception_text": lambda value: Translated(_plain_text(value)),
+    "traceback_text": lambda value: Translated(_plain_text(value)),
 }
 
 _RAW = frozenset(_SAFE)

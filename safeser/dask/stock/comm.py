@@ -46,7 +46,7 @@ from safeser.dask.transport.other_schemes import note_left
 from safeser.dask.transport.unfinished import Arriving
 from safeser.errors import ConfigError, PayloadError, SafeserError
 from safeser.gate.values import UNKNOWN, Context, Kind
-from safeser.operations import Operation, Server
+from safeser.operations import Operation
 from safeser.policy import Policy
 
 __all__ = ["GUARDED", "Guard", "GuardedBackend", "GuardedConversation"]
@@ -107,6 +107,8 @@ class GuardedConversation(Conversation):
     :param deserializers: families that this side is willing to open at all.
     """
 
+    _elements_type = _StockElements
+
     def __init__(self, link: OpenLink, *, deserializers: Sequence[str] | None = None) -> None:
         super().__init__(link, server=None, opens=True, deserializers=deserializers)
 
@@ -125,11 +127,6 @@ class GuardedConversation(Conversation):
     def _parse_apart(self, verified: Arrived, refusals: Refusals) -> Message:
         # Dask's layout has no element of which one could be malformed without the others.
         return Message(verified, (), (), self.link.policy)
-
-    def _made_elements(self, stream: str, reads: Server) -> Elements:
-        return _StockElements(
-            self.link, stream, reads, identity=self._identity, answers_clients=False, renewed=None
-        )
 
     def _plain(self, elements: Sequence[Any], *, listed: bool = False) -> list[Any]:
         return list(elements)  # written by Dask's own protocol, which the other side reads

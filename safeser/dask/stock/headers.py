@@ -208,14 +208,6 @@ def _array(own: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
     return arrays.typed(name, described), [own.run(frames)]
 
 
-def _ndarray(_: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
-    return arrays.translated(meta, frames)
-
-
-def _masked(_: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
-    return arrays.masked(meta, frames)
-
-
 def _nothing(_: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
     if meta or frames:
         malformed("the masked constant holds nothing")
@@ -238,11 +230,14 @@ _TYPES: dict[str, Callable[[Translator, str, Header, list[Any]], Made]] = {
     "builtins:memoryview": _memoryview,
     "builtins:dict": _fields,
     "array:array": _array,
-    "numpy:ndarray": _ndarray,
-    "numpy:memmap": _ndarray,
-    "numpy:matrix": _ndarray,
-    "numpy.ma:MaskedArray": _masked,
-    "numpy.ma.core:MaskedArray": _masked,
+    **dict.fromkeys(
+        ("numpy:ndarray", "numpy:memmap", "numpy:matrix"),
+        lambda _, __, meta, frames: arrays.translated(meta, frames),
+    ),
+    **dict.fromkeys(
+        ("numpy.ma:MaskedArray", "numpy.ma.core:MaskedArray"),
+        lambda _, __, meta, frames: arrays.masked(meta, frames),
+    ),
     "numpy.ma.core:MaskedConstant": _nothing,
     **dict.fromkeys(sparse.NAMES, sparse.translated),
 }

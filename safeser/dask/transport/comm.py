@@ -30,7 +30,7 @@ from safeser.dask.sealed.value import Requests
 from safeser.dask.transport.frames import ONE_READ, read_frame, read_parts, written_pieces
 from safeser.dask.transport.session_control import LONGEST_HEADER, SessionControl
 from safeser.dask.transport.unfinished import COUNTED_FROM, Arriving, unfinished
-from safeser.dask.wire.ceilings import MessageBounds, control_bounds, over_bounds
+from safeser.dask.wire.ceilings import CONTROL_BOUNDS, MessageBounds, over_bounds
 from safeser.dask.wire.codec import expanded
 from safeser.dask.wire.gc_pause import gc_paused
 from safeser.errors import AuthenticationError, EnvelopeError, PolicyDenied, SafeserError
@@ -561,7 +561,7 @@ def _check_arrival(arrival: Arrival, bounds: MessageBounds) -> None:
     """Refuse a message of which one of the lengths is larger than its sender may send now."""
     # Dask's messages have no header; those about the session have little else.
     if arrival.header:
-        bounds = control_bounds()
+        bounds = CONTROL_BOUNDS
     size, count = sum(arrival.lengths), len(arrival.lengths)
     if len(arrival.header) > LONGEST_HEADER:
         raise over_bounds("the header of a message", len(arrival.header), LONGEST_HEADER)

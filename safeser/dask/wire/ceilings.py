@@ -51,14 +51,10 @@ class MessageBounds(NamedTuple):
     frames: int
 
 
-def greeting_bounds() -> MessageBounds:
-    """Return the bounds of Dask's own handshake: a few versions."""
-    return MessageBounds(FLOOR, FLOOR, 2 + FLOOR // _FRAME)
-
-
-def control_bounds() -> MessageBounds:
-    """Return the bounds of a message about the session: a step of a handshake, or why it ends."""
-    return MessageBounds(FLOOR, FLOOR, 2)
+#: Those of Dask's own handshake, a few versions, and of a message about the session: a step of a
+#: handshake, or why it ends.
+GREETING_BOUNDS = MessageBounds(FLOOR, FLOOR, 2 + FLOOR // _FRAME)
+CONTROL_BOUNDS = MessageBounds(FLOOR, FLOOR, 2)
 
 
 def incoming_bounds(link: Link, server: Server, channel: Channel) -> MessageBounds:

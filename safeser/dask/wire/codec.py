@@ -22,7 +22,7 @@ from distributed.scheduler import WorkerState
 
 from safeser.dask.wire import ceilings
 from safeser.dask.wire.ceilings import CeilingOf
-from safeser.dask.wire.packer import packed, packed_with
+from safeser.dask.wire.packer import packed
 from safeser.dask.wire.reader import (
     EXT_EAGER,
     EXT_OPAQUE,
@@ -136,7 +136,7 @@ class Encoder:
             element = {"op": element["op"], **element}
         self._default = default
         try:
-            part = packed_with(element, self._encode)
+            part = packed(element, self._encode)
             if limits is not None and (
                 len(part) > self._small or len(part.translate(None, NO_CONTAINER)) > self._flat
             ):
@@ -158,7 +158,7 @@ class Encoder:
         # Not a function in a function that names itself: such a cycle would keep the frames of
         # every message in memory until the garbage collector comes by.
         if isinstance(leaf, _SETS):
-            return msgpack.ExtType(EXT_SET, packed_with(list(leaf), self._encode))
+            return msgpack.ExtType(EXT_SET, packed(list(leaf), self._encode))
         if isinstance(leaf, WorkerState):
             # Scheduler.replicate logs the states of workers, which are no data
             # (docs/explanation/upstream.md): after one replicate, each answer to get_events would

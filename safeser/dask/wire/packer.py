@@ -10,50 +10,37 @@ from typing import Any, TypeAlias
 
 import msgpack
 
-__all__ = ["packed", "packed_with"]
+__all__ = ["packed"]
 
 _Default: TypeAlias = Callable[[Any], Any]
 
-#: Packers of plain values that no call uses now, in whichever thread: to make one takes longer than
-#: to pack most messages.
-_idle: list[msgpack.Packer] = []
-
-#: Others, each with the place of the function that it asks about a leaf.
-_asking: list[tuple[list[_Default], msgpack.Packer]] = []
+#: Packers that no call uses now, in whichever thread, each with the place of the function that it
+#: asks about a leaf: to make one takes longer than to pack most messages.
+_idle: list[tuple[list[_Default], msgpack.Packer]] = []
 
 #: A packer keeps the memory of the longest value that it packed; it is kept up to this one.
 _KEPT = 1 << 16
 
 
-def packed(value: Any) -> bytes:
-    """Return the msgpack of *value*.
-
-    :raises TypeError: for a leaf that msgpack does not know.
-    """
-    try:
-        packer = _idle.pop()
-    except IndexError:
-        packer = msgpack.Packer(default=_unknown, use_bin_type=True)
-    data: bytes = packer.pack(value)
-    if len(data) <= _KEPT:
-        _idle.append(packer)
-    return data
+def _unknown(leaf: Any) -> Any:
+    raise TypeError(f"msgpack has no form for {type(leaf).__name__}")
 
 
-def packed_with(value: Any, default: _Default) -> bytes:
+def packed(value: Any, default: _Default = _unknown) -> bytes:
     """Return the msgpack of *value*.
 
     :param default: returns what is packed in place of a leaf that msgpack does not know.
+    :raises TypeError: for such a leaf, where there is none.
     """
     try:
-        asked, packer = _asking.pop()
+        asked, packer = _idle.pop()
     except IndexError:
         asked, packer = _made()
     asked[0] = default
     data: bytes = packer.pack(value)
     asked[0] = _unknown
     if len(data) <= _KEPT:
-        _asking.append((asked, packer))
+        _idle.append((asked, packer))
     return data
 
 
@@ -64,7 +51,3 @@ def _made() -> tuple[list[_Default], msgpack.Packer]:
         return asked[0](leaf)
 
     return asked, msgpack.Packer(default=ask, use_bin_type=True)
-
-
-def _unknown(leaf: Any) -> Any:
-    raise TypeError(f"msgpack has no form for {type(leaf).__name__}")

@@ -16,7 +16,7 @@ any file that the user of another worker's process may write.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from numbers import Integral
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -117,18 +117,13 @@ async def write_own(
 
     :raises PayloadError: which was recorded; the sender of a shard is not known here.
     """
-    _require_own(run, data)
-    await stock(data)
-
-
-def _require_own(run: Any, partitions: Iterable[Any]) -> None:
     own = _known.get(run)
     if own is None:
         # As they are named when they are written: those of frames are numbers, of arrays tuples.
         assigned = run.partitions_of.get(run.local_address, ())
         own = frozenset(each if isinstance(each, tuple) else (each,) for each in assigned)
         _known[run] = own
-    for partition in partitions:
+    for partition in data:
         # True and 1.0 are equal to 1, and are spelt otherwise.
         numbered = isinstance(partition, tuple) and all(
             isinstance(each, Integral) and not isinstance(each, bool) for each in partition
@@ -144,3 +139,4 @@ def _require_own(run: Any, partitions: Iterable[Any]) -> None:
             told = Context(UNKNOWN, channel.identity.principal, Kind.DATA, "shuffle_receive")
             note_refusal(channel.audit, told, error)
         raise error
+    await stock(data)

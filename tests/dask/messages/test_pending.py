@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from safeser.dask.messages.pending import pending
+from safeser.dask.wire.fields import find
 from safeser.dask.wire.reader import Reference
-from safeser.dask.wire.slots import find
 
 
 def declared(asked, reply):

@@ -176,7 +176,7 @@ async def test_a_key_that_nobody_lists_is_refused_and_recorded_with_its_address(
     events = []
     async with net.serving() as listener:
         monkeypatch.setattr(listener._channel.audit, "record", events.append)
-        monkeypatch.setattr(listener._channel, "_principal_of", lambda key: None)
+        monkeypatch.setattr(listener._channel, "_principal_of", lambda key, **_: None)
         with pytest.raises(AuthenticationError) as caught:
             await net.asks(listener.contact_address)
     # One error and its one line: what led to it would only be a longer traceback.

@@ -297,7 +297,7 @@ def test_a_leaf_is_packed_inside_of_another():
     def inside(leaf):
         return msgpack.ExtType(3, packer.packed(sorted(leaf)))
 
-    value = packer.packed_with([{2, 1}, {3}], inside)
+    value = packer.packed([{2, 1}, {3}], inside)
     assert value == packer.packed([inside({1, 2}), inside({3})])
 
 
@@ -311,7 +311,7 @@ def test_a_packer_that_failed_is_not_used_again_and_keeps_nothing():
         raise KeyError(leaf)
 
     with pytest.raises(KeyError):
-        packer.packed_with([b"before", object()], fails)
+        packer.packed([b"before", object()], fails)
     assert packer.packed([]) == b"\x90"
 
 

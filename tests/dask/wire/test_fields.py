@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from safeser.dask.wire.fields import pickled, select
+from safeser.dask.wire.fields import (
+    DECLARED,
+    FAILURE,
+    WHOLE,
+    WRAPPED,
+    Role,
+    find,
+    pickled,
+    plan,
+    select,
+)
 from safeser.dask.wire.reader import Reference
-from safeser.dask.wire.slots import DECLARED, FAILURE, WHOLE, WRAPPED, Role, find, plan
 
 NO_PATHS = plan([])
 
