@@ -168,7 +168,7 @@ class Table:
         advise: Advise = lambda *_: "",
     ) -> None:
         self.own = frozenset(filter(FAMILY.match, own)) - _FAMILIES
-        self.principals = frozenset(principals) - {UNKNOWN, ANY_AUTHOR, None}
+        self.principals = frozenset(principals) - {UNKNOWN, ANY_AUTHOR, None, ""}
         self.rows = tuple(rows)
         self._families = _FAMILIES | self.own
         self._operations = operations

@@ -86,7 +86,7 @@ def check_principal(name: object) -> str:
 
 def check_family(name: object) -> str:
     """Return *name* if it can name a serialization family, else raise :class:`ConfigError`."""
-    if not isinstance(name, str) or not FAMILY.match(name):
+    if type(name) is not str or not FAMILY.match(name):
         raise ConfigError(
             "that cannot name a serialization family",
             rule="config.family",

@@ -7,7 +7,7 @@ that the refused element was about.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import ModuleType
 from typing import Any, NoReturn
@@ -105,25 +105,32 @@ def for_element(
         task = Task(key, refused_task, shortened(error.message, _TEXT), **state)
         plain = {k: v for k, v in element.items() if k != "run_spec" and is_plain(v)}
         return {**_BARE_TASK, **plain, "run_spec": task}
-    if server is Server.SCHEDULER and name == "task-finished":
+    if server is Server.SCHEDULER and name == "task-finished" and error.where == "type":
         # The result exists; only the name of its type was refused.
         return {k: v for k, v in element.items() if is_plain(v)} | {"type": None}
-    if server is Server.CLIENT and name == "task-erred":
-        return {"op": name, "key": key, "exception": error, "traceback": None}
-    if server is Server.CLIENT and name == "key-in-memory":
+    if server is Server.CLIENT and name == "key-in-memory" and _is_of_a_field(error):
         return {"op": name, "key": key, "type": None}
+    if server is Server.CLIENT and name in ("task-erred", "key-in-memory"):
+        return {"op": "task-erred", "key": key, "exception": error, "traceback": None}
     return None
 
 
-def failed_report(kept: dict[str, Any], failure: Any, text: str) -> dict[str, Any] | None:
+def _is_of_a_field(error: SafeserError) -> bool:
+    """Tell whether *error* refuses a field that a client can do without, and not its element."""
+    return error.where == "type" or error.rule == "operation.unknown-field"
+
+
+def failed_report(
+    kept: dict[str, Any], failure_of: Callable[[SafeserError], Any], error: SafeserError
+) -> dict[str, Any] | None:
     """Return a worker's report of a failed task, or None if *kept* does not name the task.
 
-    :param failure: the error, as a payload that is passed on unopened.
+    :param failure_of: returns *error* as a payload, which is passed on unopened.
     """
     if any(name not in kept for name in _REPORTED):
         return None
     report = {name: kept[name] for name in (*_REPORTED, "worker") if name in kept}
-    said = {"exception": failure, "exception_text": text}
+    said = {"exception": failure_of(error), "exception_text": str(error)}
     unsaid: dict[str, Any] = {
         "traceback": None,
         "traceback_text": "",

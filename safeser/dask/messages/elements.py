@@ -43,7 +43,7 @@ STREAMS = {
 }
 
 #: Rules that refuse the operation itself, so that no replacement of the element may pass either.
-_NOT_PERMITTED = frozenset({"context.none", "operation.not-granted"})
+_NOT_PERMITTED = frozenset({"context.ended", "context.none", "operation.not-granted"})
 
 #: Rules that refuse something that is not an element of any stream.
 _STRANGE = frozenset({"operation.missing", "operation.unknown"})
@@ -246,11 +246,11 @@ class _Batch:
             self._refusals.note(error, element, heard=True)
             graphs.add(element.get("keys"), error)
             return None
-        if stream.reads is Server.SCHEDULER and error.rule in _NOT_PERMITTED:
+        ended = stream.link.over is not None
+        if stream.reads is Server.SCHEDULER and (ended or error.rule in _NOT_PERMITTED):
             self._refusals.note(error, element)
             return None
-        local = stream.link.local
-        instead = element_instead(stream.row_of(element), element, error, local=local)
+        instead = element_instead(stream.row_of(element), element, error, self._refusals)
         # A type that is left out is no error that its reader would hear of.
         fails = instead is not None and not instead.keys().isdisjoint(("exception", "run_spec"))
         self._refusals.note(error, element, heard=fails)

@@ -41,11 +41,12 @@ class Refusals:
     :ivar latest: the last of them.
     """
 
-    __slots__ = ("_link", "_message", "count", "latest")
+    __slots__ = ("_failures", "_link", "_message", "count", "latest")
 
     def __init__(self, link: Link, message: int | None = None) -> None:
         self._link = link
         self._message = message
+        self._failures: dict[str, Any] = {}
         self.count = 0
         self.latest: SafeserError | None = None
 
@@ -76,6 +77,14 @@ class Refusals:
                 task=task_of(about).get("task", ""),
             )
 
+    def failure(self, error: SafeserError) -> Any:
+        """Return *error* as a payload; by one rule it is the same for all that are not noted."""
+        failure = self._failures.get(error.rule) if self.count >= _NOTED else None
+        if failure is None:
+            failure = replies.refused(error, self._link.local, failed=False)
+            self._failures[error.rule] = failure
+        return failure
+
     def _context(self, message: Any) -> Context:
         """Return the context of the refused *message*; unknown operations are left out of it."""
         if isinstance(message, tuple) and len(message) == 1:
@@ -88,19 +97,17 @@ class Refusals:
 
 
 def element_instead(
-    row: Operation, element: dict[str, Any], error: SafeserError, *, local: str
+    row: Operation, element: dict[str, Any], error: SafeserError, refusals: Refusals
 ) -> dict[str, Any] | None:
-    """Return what Dask handles in place of *element*, or None to leave it out.
-
-    :param local: the principal of this process, which is the author of the replacement.
-    """
+    """Return what Dask handles in place of *element*, or None to leave it out."""
     kept = sound(row, element)
     if row.name in STATING:
         StatedKeys.taken_from(kept)
-    if row.name == "task-finished" and not element.keys() - {"type"} <= kept.keys():
+    if row.name == "task-finished" and not (
+        error.where == "type" and element.keys() - {"type"} <= kept.keys()
+    ):
         # The report is unusable, but clients wait for the task, so it is reported as failed.
-        failure = replies.refused(error, local, failed=False)
-        return substitutes.failed_report(kept, failure, str(error))
+        return substitutes.failed_report(kept, refusals.failure, error)
     return substitutes.for_element(row.server, kept, error)
 
 

@@ -70,9 +70,17 @@ def test_a_policy_that_withdraws_the_operation_counts_for_the_next_element(strea
     assert "operation.not-granted" in stream.refused_by_server
 
 
+def test_a_grant_that_has_ended_lets_nothing_be_handled(stream):
+    name = "  - name: workers-report\n"
+    policy = Policy.parse(_newer().replace(name, f"{name}    until: '2020-01-01'\n", 1))
+    stream.far.channel.adopt(policy=policy)
+    assert stream.attack([FINISHED | {"stimulus_id": "s"}]) is stream.SKIP
+    assert stream.refused_by_server == ["context.ended"]
+
+
 def test_nothing_is_admitted_on_a_link_that_is_over(stream):
     stream.far.over = Ending("key.retired", "worker")
-    stream.attack([FINISHED])
+    assert stream.attack([FINISHED]) is stream.SKIP
     assert "key.retired" in stream.refused_by_server
 
 
@@ -93,7 +101,8 @@ def test_a_decision_under_a_policy_that_was_replaced_meanwhile_is_not_kept(strea
 
 def test_what_cannot_be_counted_is_not_handled_and_its_stream_goes_on(stream):
     stream.far.audit.broken = {"count"}
-    stream.attack([FINISHED | {"key": "y"}])
+    [instead] = stream.attack([FINISHED | {"key": "y", "stimulus_id": "s"}])
+    assert (instead["op"], instead["key"]) == ("task-erred", "y")
     assert stream.refused_by_server == ["audit.write"]
     stream.far.audit.broken = set()
     assert stream.attack([FINISHED | {"key": "z"}])[0] == FINISHED | {"key": "z"}
