@@ -13,7 +13,7 @@ from tornado.iostream import IOStream
 
 from safeser.dask.transport.unfinished import COUNTED_FROM, Arriving
 from safeser.errors import EnvelopeError
-from safeser.gate.format import GCM_TAG_SIZE, SMALL, HMAC_SIZE, Buffer
+from safeser.gate.format import GCM_TAG_SIZE, HMAC_SIZE, SMALL, Buffer
 from safeser.gate.session import Arrival, Verified
 
 #: A message up to this size is read, and written, in one piece; a larger one part by part, so that
