@@ -19,8 +19,8 @@ from safeser.gate.refusals import AuditError
 class SessionFacts:
     """What all records of one session have in common, such as its peer's key and address.
 
-    :func:`clean` passes them through as they are. The log writes their fields once, in a record
-    that goes through it as well, and their number in those that follow.
+    The log writes them once, in a record of their own, and their number in those that follow.
+    :func:`clean` does not bound them: they are what a handshake proved, and an address.
 
     :param id: the start of the session's id, which both ends know.
     :param fields: further fields; those of an event come before them.
@@ -139,8 +139,7 @@ def checked_body(text: str) -> bytes:
 
     :raises AuditError: if it is too large.
     """
-    # json leaves DEL alone, the one control character inside ASCII that it does not escape.
-    body = text.replace("\x7f", "\\u007f").encode("ascii")
+    body = text.encode("ascii")  # JSON escapes all that is not printable ASCII
     if len(body) > MAX_BODY:
         raise _refused("a record is larger than the log allows")
     return body

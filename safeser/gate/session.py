@@ -111,8 +111,8 @@ class Verified:
         )
 
 
-# The descriptors of the slots go past __setattr__, and cost half of object.__setattr__. In the
-# order of the annotations.
+# The descriptors of the slots go past __setattr__, and cost half of object.__setattr__. Their order
+# is that of the annotations.
 _set_header, _set_frames, _set_sender, _set_recipient, _set_session_id, _set_sequence = (
     getattr(Verified, name).__set__ for name in Verified.__annotations__
 )

@@ -5,7 +5,7 @@ import json
 from enum import IntEnum, StrEnum
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from safeser.audit import Record, render
@@ -33,6 +33,7 @@ EVENTS = st.dictionaries(
 
 @draws(100)
 @given(EVENTS)
+@example({"task": "\x7f"})  # the control character that is the last of ASCII
 def test_any_event_becomes_one_bounded_printable_line_and_comes_back(event):
     fields = events.clean(event)
     body = events.encode({**fields, "seq": 3, "time": 5, "type": "event", "policy": "p/1/ab"})

@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
 from safeser.gate.decision import SUBMITTING, Row, Table
-from safeser.gate.values import FAMILIES, HARMLESS, SEALED, SUBMISSIONS, UNKNOWN, Context, Kind
+from safeser.gate.values import (
+    FAMILIES,
+    HARMLESS,
+    SEALED,
+    SUBMISSIONS,
+    UNKNOWN,
+    Context,
+    Grant,
+    Kind,
+)
 from tests.draws import draws
 
 NAMES = ("a", "b", "eve", "unknown", "any", "*", None)
@@ -171,6 +180,13 @@ def test_who_was_granted_sealed_calls_until_a_date_signs_nothing_after_it() -> N
 
     assert signs("")
     assert not signs("2026-01-01")
+
+
+def test_who_takes_no_typed_values_takes_no_classes_of_programs() -> None:
+    grant = Grant("x", ("msgpack", "dask"), types=frozenset({"my.lib:Thing"}), own=frozenset("a"))
+    assert grant.narrowed(["dask"]).own == {"a"}
+    narrow = grant.narrowed(["msgpack", "pickle"])
+    assert (narrow.families, narrow.types, narrow.own) == (("msgpack",), frozenset(), frozenset())
 
 
 def first(table: Table, context: Context) -> Any:
