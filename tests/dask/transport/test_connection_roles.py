@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -66,7 +67,11 @@ def made(tmp_path):
 
 def test_dasks_own_security_says_the_role(monkeypatch):
     stock = original("distributed.security:Security.get_connection_args")
-    monkeypatch.setattr(Stock, "get_connection_args", with_role(stock))
+    monkeypatch.setattr(
+        Stock,
+        "get_connection_args",
+        lambda own, role: with_role(partial(stock, own), own, role),
+    )
     assert Stock().get_connection_args("client")["safeser"] == {"role": "client"}
     own = Security(roles={"client": {"identity": "x"}}).get_connection_args("client")["safeser"]
     assert own["roles"]["client"] == {"identity": "x"}  # safeser's own says more
