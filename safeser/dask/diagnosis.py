@@ -309,7 +309,7 @@ def _in_units(number: int, units: Sequence[tuple[str, int]]) -> str:
 def _key(settings: Settings, role: str) -> Finding:
     try:
         settings.require_identity(role)
-        identity = Identity.load(Path(settings.identity or "").expanduser())
+        identity = Identity.load(settings.identity_path)
     except ConfigError as error:
         return _failed("key", error)
     signs = "" if identity.verifying else ", no signing key"
@@ -317,14 +317,12 @@ def _key(settings: Settings, role: str) -> Finding:
 
 
 def _roster(settings: Settings) -> Finding:
-    if settings.roster is not None:
-        path = Path(settings.roster).expanduser()
-    elif settings.identity is None:
+    if settings.roster is None and settings.identity is None:
         return Finding("roster", "skipped", "needs a key, beside which it lies")
-    else:
-        path = Path(settings.identity).expanduser().with_name("roster")
-        if not path.exists():
-            return Finding("roster", "note", f"none at {path}: the policy lists all keys")
+    path = settings.roster_path
+    if path is None:
+        beside = settings.identity_path.with_name("roster")
+        return Finding("roster", "note", f"none at {beside}: the policy lists all keys")
     try:
         entries = Roster.load(path).entries
     except ConfigError as error:

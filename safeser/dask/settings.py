@@ -135,6 +135,26 @@ class Settings:
                 + (" Set DASK_SAFESER__AUDIT to a folder, too." if self.audit is None else ""),
             )
 
+    @property
+    def identity_path(self) -> Path:
+        """Where the private key is; call it where one is set."""
+        return Path(self.identity or "").expanduser()
+
+    @property
+    def roster_path(self) -> Path | None:
+        """Where the roster is; None where none is named and none lies beside the identity."""
+        if self.roster:
+            return Path(self.roster).expanduser()
+        beside = self.identity_path.with_name("roster")
+        return beside if beside.exists() else None
+
+    @property
+    def audit_key_path(self) -> Path:
+        """Where the key of the log is: beside the identity, if none is named."""
+        if self.audit_key:
+            return Path(self.audit_key).expanduser()
+        return self.identity_path.with_name("audit.key")
+
     def absolute(self) -> dict[str, str]:
         """Return what is set, with paths that mean the same in every folder."""
         found = {entry.name: getattr(self, entry.name) for entry in fields(self)}
@@ -207,11 +227,12 @@ def channel_for(role: str, overrides: Mapping[str, Any] | None = None) -> Channe
         channel = _channels.get(settings)
         if channel is None:
             channel = _channels[settings] = _open(role, settings)
-            path = Path(settings.identity or "").expanduser()
-            policy = settings.policy or "default"
-            roster = _roster_path(path, settings)
             files = _files[settings] = LiveFiles(
-                channel, identity=path, policy=policy, roster=roster, shadow=settings.shadow
+                channel,
+                identity=settings.identity_path,
+                policy=settings.policy or "default",
+                roster=settings.roster_path,
+                shadow=settings.shadow,
             )
             watch(files)
         return channel
@@ -297,29 +318,20 @@ def unrecorded_channel(role: str, overrides: Mapping[str, Any] | None = None) ->
     settings = settings_for(role, overrides)
     if settings.identity is None:
         return None
-    identity, policy, roster = _read(Path(settings.identity).expanduser(), settings)
+    identity, policy, roster = _read(settings)
     return Channel(identity=identity, policy=policy, audit=_NoLog(), roster=roster)
 
 
-def _read(path: Path, settings: Settings) -> tuple[Identity, Policy, Roster | None]:
-    identity = Identity.load(path)
+def _read(settings: Settings) -> tuple[Identity, Policy, Roster | None]:
+    identity = Identity.load(settings.identity_path)
     policy = Policy.load(settings.policy or "default")
-    roster = _roster_path(path, settings)
+    roster = settings.roster_path
     return identity, policy, None if roster is None else Roster.load(roster)
-
-
-def _roster_path(identity: Path, settings: Settings) -> Path | None:
-    """Return where the roster is; None where none is named and none lies beside *identity*."""
-    if settings.roster:
-        return Path(settings.roster).expanduser()
-    beside = identity.parent / "roster"
-    return beside if beside.exists() else None
 
 
 def open_log(settings: Settings, principal: str, policy: Policy) -> AuditLog:
     """Open the log that *settings* name, by their log key or the one beside their identity."""
     assert settings.audit is not None
-    key = settings.audit_key or Path(settings.identity or "").expanduser().parent / "audit.key"
     outputs: Outputs | None = None
     if settings.audit_outputs is not None:  # separated by commas or spaces
         from safeser.audit.outputs import configured  # noqa: PLC0415 - few processes have any
@@ -327,7 +339,7 @@ def open_log(settings: Settings, principal: str, policy: Policy) -> AuditLog:
         outputs = configured.outputs(settings.audit_outputs.replace(",", " ").split())
     return AuditLog.open(
         Path(settings.audit).expanduser(),
-        key=Path(key).expanduser(),
+        key=settings.audit_key_path,
         principal=principal,
         policy=(policy.name, policy.revision, policy.sha256),
         outputs=outputs,
@@ -337,16 +349,14 @@ def open_log(settings: Settings, principal: str, policy: Policy) -> AuditLog:
 
 def _open(role: str, settings: Settings) -> Channel:
     settings.require_complete(role)
-    assert settings.identity is not None
     name_modules((settings.own or "").replace(",", " ").split())
-    identity_path = Path(settings.identity).expanduser()
-    identity, policy, roster = _read(identity_path, settings)
+    identity, policy, roster = _read(settings)
     shadow = None if settings.shadow is None else Policy.load(settings.shadow)
-    if settings.audit_key is None and not identity_path.with_name("audit.key").exists():
+    if settings.audit_key is None and not settings.audit_key_path.exists():
         raise ConfigError(
             f"this {role} has no log key: there is none beside its identity",
             rule="config.audit-key",
-            where=str(identity_path.with_name("audit.key")),
+            where=str(settings.audit_key_path),
             fix="Put one there, or set DASK_SAFESER__AUDIT_KEY to its file. 'safeser keys new'"
             " makes a log key beside the key that it makes.",
         )

@@ -65,24 +65,26 @@ class Described:
         )(self.meta, self.parts)
 
     @property
+    def _shape(self) -> tuple[int, ...]:
+        """How many parts it has along each axis by which keys number them."""
+        if self.kind == "array":
+            return tuple(map(len, self.parts))
+        if self.kind == "frame":
+            return (len(self.parts) - 1,)
+        return (self.parts,) if self.kind == "bag" else ()
+
+    @property
     def count(self) -> int:
         """How many keys it has."""
-        if self.kind == "array":
-            return math.prod(len(chunks) for chunks in self.parts)
-        if self.kind == "frame":
-            return len(self.parts) - 1
-        return self.parts if self.kind == "bag" else 1
+        return math.prod(self._shape)
 
     def keys(self) -> Iterator[Any]:
         """Yield the keys whose results it consists of."""
-        if self.kind == "array":
-            for place in itertools.product(*(range(len(chunks)) for chunks in self.parts)):
-                yield (self.name, *place)
-        elif self.kind in ("item", "delayed"):
+        if self.kind in ("item", "delayed"):
             yield self.name
-        else:
-            for number in range(self.count):
-                yield (self.name, number)
+            return
+        for place in itertools.product(*map(range, self._shape)):
+            yield (self.name, *place)
 
     def collection(self, result: Callable[[Any], Any]) -> Any:
         """Return the collection over what *result* returns for each key: a result or a future.

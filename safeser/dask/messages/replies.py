@@ -114,17 +114,17 @@ def _is_state(_: Mapping[str, Any], state: Any) -> bool:
     Dask's ``DumpArtefact.to_yamls`` makes a folder of that name and writes the configuration that
     the worker reports into it: with a path, into ``~/.config/dask``, which names modules to import.
     """
-    named = not isinstance(state, dict) or "id" not in state or _NAME_OF_FILE(state["id"])
-    return named and has_bounded_repr(state, ranges=False)
+    return _is_named(state) and has_bounded_repr(state, ranges=False)
+
+
+def _is_named(state: Any) -> bool:
+    return not isinstance(state, dict) or "id" not in state or _NAME_OF_FILE(state["id"])
 
 
 def _is_dump(_: Mapping[str, Any], dump: Any) -> bool:
     """Tell whether *dump* is a cluster dump whose text, which Dask writes, has bounded size."""
     workers = dump.get("workers") if isinstance(dump, dict) else None
-    named = isinstance(workers, dict) and all(
-        not isinstance(each, dict) or "id" not in each or _NAME_OF_FILE(each["id"])
-        for each in workers.values()
-    )
+    named = isinstance(workers, dict) and all(map(_is_named, workers.values()))
     return named and has_bounded_repr(dump, ranges=False)
 
 

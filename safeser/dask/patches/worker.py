@@ -62,7 +62,7 @@ ROWS = (
         target="distributed.security:Security.get_connection_args",
         reason="A connection's arguments do not say for which role it is opened, so that in a"
         " process of several roles one would speak as another.",
-        replace=with_role,
+        by=with_role,
     ),
     Patch(
         target="distributed.node:ServerNode.start_http_server",

@@ -36,7 +36,7 @@ class Sealed:
     index: int
     key: Any
 
-    def _place(self, graph: SealedGraph, index: int) -> None:
+    def __init__(self, graph: SealedGraph, index: int) -> None:
         self.graph = graph  # type: ignore[misc]  # a slot of the class below
         self.index = index  # type: ignore[misc]  # a slot of the class below
         self.key = self._head.key
@@ -100,9 +100,6 @@ class SealedTask(Sealed, GraphNode):  # type: ignore[misc]  # dask ships no type
 
     __slots__ = ("graph", "index")
 
-    def __init__(self, graph: SealedGraph, index: int) -> None:
-        self._place(graph, index)
-
 
 class SealedBarrier(Sealed, P2PBarrierTask):  # type: ignore[misc]  # as above
     """The sealed task between the halves of a shuffle, whose plan the scheduler reads."""
@@ -110,7 +107,7 @@ class SealedBarrier(Sealed, P2PBarrierTask):  # type: ignore[misc]  # as above
     __slots__ = ("graph", "index")
 
     def __init__(self, graph: SealedGraph, index: int) -> None:
-        self._place(graph, index)
+        super().__init__(graph, index)
         self.spec = graph.plans[index]  # type: ignore[misc]  # Dask's slot
 
 

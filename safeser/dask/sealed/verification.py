@@ -10,31 +10,17 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from functools import lru_cache
-from typing import Protocol
 
 from safeser.channel import Channel, Link
-from safeser.dask.sealed.statement import SignedStatement
+from safeser.dask.sealed.statement import SignedStatement, Statement
+from safeser.dask.sealed.value import SignedValue
 from safeser.errors import PolicyDenied
-from safeser.gate.key_pairs import PublicKey
 from safeser.gate.values import SEALED, Context, Kind
-from safeser.identity import VerifyingKey
 
 __all__ = ["require_current", "require_permitted", "require_signed"]
 
 #: Signatures that were found to hold and are remembered: one for each graph and renewal.
 _REMEMBERED = 1024
-
-
-class SignedObject(Protocol):
-    """The statement of an author about a graph or value."""
-
-    @property
-    def author(self) -> str: ...
-    @property
-    def signer(self) -> VerifyingKey: ...
-    @property
-    def audience(self) -> PublicKey: ...
-    def is_current(self, now: float) -> bool: ...
 
 
 def require_signed(signed: SignedStatement, channel: Channel, *, scheduler: str) -> str:
@@ -48,7 +34,7 @@ def require_signed(signed: SignedStatement, channel: Channel, *, scheduler: str)
 
 
 def require_current(
-    said: SignedObject, channel: Channel, *, servers: Collection[str], holds: bool
+    said: Statement | SignedValue, channel: Channel, *, servers: Collection[str], holds: bool
 ) -> str:
     """Return the author of *said*, if it is valid here and now.
 

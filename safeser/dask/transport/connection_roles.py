@@ -18,15 +18,9 @@ __all__ = ["own_connections", "with_role"]
 _KEY = "safeser"
 
 
-def with_role(asked: Callable[[Any, str], dict[str, Any]]) -> Callable[[Any, str], dict[str, Any]]:
-    """Return ``Security.get_connection_args``, *asked*, with the role in what it returns."""
-
-    def get_connection_args(self: Any, role: str) -> dict[str, Any]:
-        arguments = asked(self, role)
-        arguments[_KEY] = {"role": role}
-        return arguments
-
-    return get_connection_args
+def with_role(stock: Callable[[str], dict[str, Any]], _: Any, role: str) -> dict[str, Any]:
+    """Return what ``Security.get_connection_args``, *stock*, does, with the role in it."""
+    return {**stock(role), _KEY: {"role": role}}
 
 
 def own_connections(server: Any, role: Server) -> None:

@@ -28,27 +28,18 @@ REPORT = "safeser-confined"
 def own_files(settings: Settings, policy: Policy) -> confinement.Own:
     """Return where a process with *settings* has its files."""
     settings.require_complete(Server.WORKER.value)
-    assert settings.identity is not None
     assert settings.audit is not None
-    identity = _absolute(settings.identity)
-    beside = identity.with_name("roster")
-    roster = _absolute(settings.roster) if settings.roster else beside
-    key = _absolute(settings.audit_key) if settings.audit_key else identity.with_name("audit.key")
     policies = (settings.policy or "default", settings.shadow)
-    public = [_absolute(str(locate(each))) for each in policies if each is not None]
-    if settings.roster or beside.exists():
-        public.append(roster)
+    public = [locate(each).expanduser().absolute() for each in policies if each is not None]
+    if settings.roster_path is not None:
+        public.append(settings.roster_path.absolute())
     return confinement.Own(
-        identity=identity,
-        audit_key=key,
-        audit=_absolute(settings.audit),
+        identity=settings.identity_path.absolute(),
+        audit_key=settings.audit_key_path.absolute(),
+        audit=Path(settings.audit).expanduser().absolute(),
         public=tuple(public),
         principals=tuple(policy.principals),
     )
-
-
-def _absolute(path: str) -> Path:
-    return Path(path).expanduser().absolute()
 
 
 def demand_for(policy: Policy, principal: str) -> Confined | None:

@@ -13,6 +13,7 @@ import dask
 import pytest
 from distributed.security import Security as Stock
 
+from safeser.dask.patches.patch import Patch
 from safeser.dask.roles import Roles
 from safeser.dask.security import Security
 from safeser.dask.settings import close_channels_in
@@ -66,7 +67,8 @@ def made(tmp_path):
 
 def test_dasks_own_security_says_the_role(monkeypatch):
     stock = original("distributed.security:Security.get_connection_args")
-    monkeypatch.setattr(Stock, "get_connection_args", with_role(stock))
+    stated = Patch(target="m:C.f", reason="", by=with_role).replacement(stock)
+    monkeypatch.setattr(Stock, "get_connection_args", stated)
     assert Stock().get_connection_args("client")["safeser"] == {"role": "client"}
     own = Security(roles={"client": {"identity": "x"}}).get_connection_args("client")["safeser"]
     assert own["roles"]["client"] == {"identity": "x"}  # safeser's own says more

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from safeser.dask.wire.fields import (
-    DECLARED,
-    FAILURE,
-    WHOLE,
-    WRAPPED,
-    Role,
-    find,
-    pickled,
-    plan,
-    select,
-)
+from safeser.dask.wire import fields
+from safeser.dask.wire.fields import find, pickled, plan, select
 from safeser.dask.wire.reader import Reference
 
 NO_PATHS = plan([])
@@ -28,7 +19,7 @@ def test_without_paths_no_payload_has_a_role():
     one, two = refs(2)
     slots = find({"data": {"k": one, "l": (two, "x")}}, NO_PATHS)
     assert [(slot.where, slot.reference) for slot in slots] == [("data.k", one), ("data.l[0]", two)]
-    assert {slot.role for slot in slots} == {Role()}
+    assert {slot.role for slot in slots} == {fields.Role()}
 
 
 A, B, C, D, E = refs(5)
@@ -38,36 +29,40 @@ ROWS = {"tcp://a": {"traceback": A}, ("a", 1): {"traceback": B}, "c": C}
 ROLES = [
     (
         {"data": {"k": {"m": A}, B: (C, {D})}, "else": E},
-        [("data", DECLARED)],
-        [DECLARED, DECLARED, DECLARED, DECLARED, Role()],
+        [("data", fields.DECLARED)],
+        [fields.DECLARED, fields.DECLARED, fields.DECLARED, fields.DECLARED, fields.Role()],
     ),
-    ({"a": A, "b": {"c": B}}, [("a", WHOLE), ("b", WHOLE)], [WHOLE, Role()]),
+    (
+        {"a": A, "b": {"c": B}},
+        [("a", fields.WHOLE), ("b", fields.WHOLE)],
+        [fields.WHOLE, fields.Role()],
+    ),
     (
         {"a": A, "b": (B,)},
-        [("a", WRAPPED | DECLARED), ("b", WRAPPED | DECLARED)],
-        [WRAPPED | DECLARED, DECLARED],
+        [("a", fields.WRAPPED | fields.DECLARED), ("b", fields.WRAPPED | fields.DECLARED)],
+        [fields.WRAPPED | fields.DECLARED, fields.DECLARED],
     ),
     (
         ({"data": A, "more": B}, {"data": {"x": C}}),
-        [("[].data", DECLARED)],
-        [DECLARED, Role(), DECLARED],
+        [("[].data", fields.DECLARED)],
+        [fields.DECLARED, fields.Role(), fields.DECLARED],
     ),
-    (ROWS, [("*.traceback", WHOLE)], [WHOLE, WHOLE, Role()]),
+    (ROWS, [("*.traceback", fields.WHOLE)], [fields.WHOLE, fields.WHOLE, fields.Role()]),
     # Two paths to one value say both.
     (
         {"a": {"x": A, "y": B}, "b": {"x": C}},
-        [("a.x", FAILURE), ("*.x", WHOLE), ("a", DECLARED)],
-        [FAILURE | WHOLE | DECLARED, DECLARED, WHOLE],
+        [("a.x", fields.FAILURE), ("*.x", fields.WHOLE), ("a", fields.DECLARED)],
+        [fields.FAILURE | fields.WHOLE | fields.DECLARED, fields.DECLARED, fields.WHOLE],
     ),
-    (A, [("", DECLARED), ("traceback", WHOLE)], [DECLARED]),
+    (A, [("", fields.DECLARED), ("traceback", fields.WHOLE)], [fields.DECLARED]),
     # A path that does not fit says nothing.
-    ({"[]": A}, [("[]", DECLARED)], [Role()]),
-    ({"a": {A}}, [("a[]", DECLARED)], [Role()]),
-    ({A: 1}, [("*", DECLARED)], [Role()]),
-    ({"a": (A,)}, [("a.*", DECLARED)], [Role()]),
-    ({"a": {"b": A}}, [("b", DECLARED)], [Role()]),
-    ({"a": {"b": A}}, [("a[].b", DECLARED)], [Role()]),
-    ({"data": {("data", A): 1}}, [("data.data", DECLARED)], [Role()]),
+    ({"[]": A}, [("[]", fields.DECLARED)], [fields.Role()]),
+    ({"a": {A}}, [("a[]", fields.DECLARED)], [fields.Role()]),
+    ({A: 1}, [("*", fields.DECLARED)], [fields.Role()]),
+    ({"a": (A,)}, [("a.*", fields.DECLARED)], [fields.Role()]),
+    ({"a": {"b": A}}, [("b", fields.DECLARED)], [fields.Role()]),
+    ({"a": {"b": A}}, [("a[].b", fields.DECLARED)], [fields.Role()]),
+    ({"data": {("data", A): 1}}, [("data.data", fields.DECLARED)], [fields.Role()]),
 ]
 
 
