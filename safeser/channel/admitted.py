@@ -218,5 +218,5 @@ make_received = partial(Received.__new__, Received)
 make_permitted = partial(Permitted.__new__, Permitted)
 make_admitted = partial(Admitted.__new__, Admitted)
 for _each in (Received, Permitted, Admitted):
-    _each.__new__ = _refuse  # type: ignore[assignment]
-    _each._make = classmethod(_refuse)  # type: ignore[method-assign,assignment]
+    for _name, _method in (("__new__", _refuse), ("_make", classmethod(_refuse))):
+        setattr(_each, _name, _method)
