@@ -125,9 +125,10 @@ class FutureReuse:
                 futures = super()._graph_to_futures(expr, keys, *args, **kwargs)  # type: ignore[misc]  # as above
             finally:
                 self._call.held = None
+            # Before the event loop, which takes the same lock, is told what became of the graph.
+            for key in held:
+                self._later.setdefault(key, WeakSet()).add(futures[key])
         self._call.sent = True
-        for key in held:
-            self._later.setdefault(key, WeakSet()).add(futures[key])
         return futures
 
     def _forget_refused(self, keys: Iterable[Any]) -> bool:
@@ -299,7 +300,8 @@ class FutureReuse:
 
         Dask has one state for all futures of a key.
         """
-        later = self._later.pop(key, None)
+        with self._refcount_lock:
+            later = self._later.pop(key, None)
         if not later or not isinstance(exception, SafeserError):
             super()._handle_task_erred(key, exception, traceback)  # type: ignore[misc]  # as above
             return

@@ -239,6 +239,24 @@ def test_the_failure_of_a_refused_graph_leaves_the_first_future_alone(client):
     assert client.erred == ["a"]  # it is the task's own
 
 
+def test_the_refusal_of_a_graph_may_arrive_before_its_submission_returns(client, monkeypatch):
+    held = client.handed("a")
+    refused = PolicyDenied("no", rule="key.definition")
+    hearing = threading.Thread(target=client._handle_task_erred, args=("a", refused, None))
+
+    def answered(message):
+        if message["op"] == "update-graph":
+            hearing.start()
+            hearing.join(0.2)  # it waits for this submission, or is over
+
+    monkeypatch.setattr(Dask, "_send_to_scheduler", lambda _, message: answered(message))
+    with pytest.warns(UserWarning, match="handed over"):
+        (later,) = client.map(add, [1], key=["a"])
+    hearing.join()
+    assert client.erred == []
+    assert (held._state.status, later._state.status) == ("pending", "error")
+
+
 # --- what is kept --------------------------------------------------------------------------------
 
 
