@@ -197,7 +197,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
             stream.close()
             if isinstance(error, AuthenticationError) and error.rule == "authentication":
                 logger.warning("%s%s is not accepted: %s", PREFIX, address, _detail(error))
-                if isinstance(error, OtherVersion):  # which is nobody's secret
+                if isinstance(error, OtherVersion):  # a version is no secret
                     raise AuthenticationError(f"{PREFIX}{address}: {error.detail}") from None
                 raise _not_accepted(address, channel, expected=expected) from None
             raise  # or what this process knows of its own key

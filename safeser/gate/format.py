@@ -37,7 +37,7 @@ PRELUDE_SIZE = FIELDS_SIZE + HMAC_SIZE
 GCM_TAG_SIZE = 16
 
 #: A frame of this size is a part of its own; smaller ones share a part that stays below it. So a
-#: small frame that somebody keeps, which is a view of its part, keeps fewer bytes than this.
+#: small frame that a caller keeps, which is a view of its part, keeps fewer bytes than this.
 SMALL = 1 << 16
 
 #: The longest frame: one invocation of AES-GCM covers at most 2**36 - 32 bytes (SP 800-38D).

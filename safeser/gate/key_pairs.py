@@ -2,7 +2,7 @@
 
 The one rule: 32 bytes have one text, and a text that is not exactly that is refused. Private bytes
 are never printed, pickled, copied, compared or put into an error. A key has one owner, on the days
-that the table says; what it does not list is nobody's.
+that the table says; a key that it does not list has none.
 """
 
 from __future__ import annotations
@@ -72,15 +72,16 @@ class PublicHalf:
     prefix: ClassVar[str]
     called: ClassVar[str]
     owned: ClassVar[str]
-    #: The coordinates of points that are nobody's key, and the bit that belongs to no coordinate.
-    nobodys: ClassVar[frozenset[int]]
+    #: The coordinates of points of low order, which no private key has, and the bit of 32 bytes
+    #: that belongs to no coordinate.
+    low_order: ClassVar[frozenset[int]]
     sign_bit: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.raw, bytes) or len(self.raw) != KEY_SIZE:
             raise ConfigError(f"{self.called} has 32 bytes", rule="config.key")
         coordinate = int.from_bytes(self.raw, "little") & ~self.sign_bit
-        if coordinate >= FIELD_PRIME or coordinate in self.nobodys:
+        if coordinate >= FIELD_PRIME or coordinate in self.low_order:
             raise ConfigError(
                 f"that is not {self.owned}",
                 rule="config.key",
@@ -129,7 +130,7 @@ class PublicKey(PublicHalf):
 
     # The u-coordinates of the points whose order divides 8, on the curve and on its twist: with one
     # of these as public key the shared secret is a known constant (RFC 7748, section 6.1).
-    nobodys = frozenset(
+    low_order = frozenset(
         {
             0,
             1,
@@ -192,18 +193,19 @@ class Owner:
 
 
 class Owners:
-    """The roster as a frozen table: which principal has a key on a day, and nobody else.
+    """The roster as a frozen table: which one principal has a key on a day.
 
     :param owners: by their public keys, those of sessions and those that sign. Who makes the table
-        leaves out keys that prove nothing, such as retired ones. No key proves that somebody is
-        :data:`~safeser.gate.values.UNKNOWN` or :data:`~safeser.gate.values.ANY_AUTHOR`.
+        leaves out keys that prove nothing, such as retired ones. A key of
+        :data:`~safeser.gate.values.UNKNOWN` or :data:`~safeser.gate.values.ANY_AUTHOR` has no
+        owner.
     """
 
     __slots__ = ("_owners",)
 
     def __init__(self, owners: Mapping[Hashable, Owner]) -> None:
-        nobody = (UNKNOWN, ANY_AUTHOR)
-        self._owners = {key: each for key, each in owners.items() if each.principal not in nobody}
+        words = (UNKNOWN, ANY_AUTHOR)
+        self._owners = {key: each for key, each in owners.items() if each.principal not in words}
 
     def of(self, key: Hashable, day: datetime.date) -> str | None:
         """Return the principal whose *key* is on *day*, or None."""

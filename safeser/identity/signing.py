@@ -35,7 +35,7 @@ class VerifyingKey(PublicHalf):
 
     prefix, called = "ed25519", "the public half of a signing key"
     owned, sign_bit = "the public half of any signing key", 1 << 255
-    nobodys = frozenset({0, 1, FIELD_PRIME - 1, _OF_ORDER_8, FIELD_PRIME - _OF_ORDER_8})
+    low_order = frozenset({0, 1, FIELD_PRIME - 1, _OF_ORDER_8, FIELD_PRIME - _OF_ORDER_8})
 
     def verify(self, signature: bytes, data: bytes) -> bool:
         """Tell whether the owner of this key made *signature* over *data* (RFC 8032, 5.1.7).

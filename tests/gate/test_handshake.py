@@ -282,7 +282,7 @@ def test_a_roster_that_fails_ends_the_handshake_with_its_own_error(world):
 def test_a_library_that_meets_a_low_order_point_is_one_more_refusal(world, monkeypatch):
     responder = world.responder()
     responder.feed(PREAMBLE)
-    monkeypatch.setattr(PublicKey, "nobodys", frozenset())
+    monkeypatch.setattr(PublicKey, "low_order", frozenset())
     assert refused(responder, bytes(32))
 
 

@@ -70,7 +70,7 @@ def _stream(doors: Doors) -> tuple[Step, Step]:
 
 
 class Kind(NamedTuple):
-    """Messages of one kind, the multiples that issue 43 asks for, who sends them, and how many."""
+    """Messages of one kind, the multiples that are the goal, who sends them, and how many."""
 
     name: str
     make: Callable[[int], Any]
@@ -110,7 +110,7 @@ def _checked(sent: tuple[bytes, bytes]) -> Any:
 
 
 def contest(kind: Kind, doors: Doors) -> report.Contest:
-    # What is sent to be measured is received by nobody.
+    # What is sent to be measured is not received.
     (send, _), (sent, receive) = kind.pair(doors), kind.pair(doors)
     steps = {
         "send": (send, None),

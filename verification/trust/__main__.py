@@ -170,7 +170,7 @@ async def run(recorder: Recorder, folder: Path) -> None:
 
 
 async def _strangers(recorder: Recorder, folder: Path) -> None:
-    """Let processes whose keys nobody lists connect to a scheduler."""
+    """Let processes whose keys are not in the roster connect to a scheduler."""
     make_identities(folder, ("scheduler", "worker", "nanny", "client"))
     key = str(folder / "scheduler.key")
     security = safeser.Security(identity=key, policy=POLICY, audit=str(folder / "audit"))

@@ -4,8 +4,8 @@ The one rule: a row replaces a name of a module or a class, once for the whole p
 where the source that it takes for granted has a fingerprint that was reviewed.
 
 Most rows delegate: they name a function, or a part of Dask's servers with one of its methods, which
-is called in place of Dask's function, and is given that function as its first argument. So whoever
-decides calls Dask's own before, afterwards, with other arguments or not at all.
+is called in place of Dask's function, and is given that function as its first argument. The
+function or method calls Dask's own before, afterwards, with other arguments or not at all.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ class Stimuli(Part):
         author: Any = None,
         **more: Any,
     ) -> Any:
-        """Take *data* as *stock* does, if their keys are free for whoever brings them."""
+        """Take *data* as *stock* does, if no other author holds their keys."""
         known = self._authors
         if comm is None:  # what this worker has gathered, or a task of it scatters
             former = known.of_others(_gathered.get({}))
