@@ -133,13 +133,13 @@ sweep: $(VENV)/dev.stamp
 	@$(BIN)/python -m verification.sweep.products
 
 ## brief: what CI runs of these tools, so that none rots unseen; a quarter of an hour, kept in .brief
-# Numbered cases, and not so many seconds: what it finds is no luck. The fuzz targets that follow
-# coverage run their seeds and a few changes of them; they look for what is new on a developer's machine.
+# Numbered cases of one seed, about a minute of each: a slower machine tries the same. The fuzz targets
+# that follow coverage differ from run to run: here they run their seeds and a few changes of them.
 brief: $(VENV)/dev.stamp
 	@rm -rf .brief && mkdir .brief
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check 'atheris>=2.3'
 	@failed=; for tool in \
-	    'soak --seconds 120 --calm --state .brief/soak' \
+	    'soak --seconds 180 --state .brief/soak' \
 	    'fuzz.pickles .brief/pickles -runs=2500 -seed=1' \
 	    'fuzz.trees --state .brief/trees --cases 100000' \
 	    'fuzz.values --state .brief/values --cases 60000' \

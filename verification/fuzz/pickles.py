@@ -50,6 +50,9 @@ def warm_up() -> None:
                 continue  # its library is not installed here
     for seed in seeds.seeds():
         one_input(seed, strict=False)
+    # pandas imports it for business days whose calendar is none.
+    with contextlib.suppress(ImportError):
+        importlib.import_module("pandas.tseries.holiday")
 
 
 def one_input(data: bytes, *, strict: bool = True) -> None:

@@ -6,8 +6,7 @@ Run again with the same folder, it goes on where it was stopped: what was counte
 ends with 0 if nothing was wrong, lost or executed, and the logs verify. Ctrl-C ends it cleanly.
 
 The summary says what the scheduler holds more for each thousand jobs, and of what there is more at
-the end than at the beginning; ``--stock`` has the same of Dask alone. With ``--calm`` nothing is
-killed or cut, so that what becomes of a job depends on no moment.
+the end than at the beginning; ``--stock`` has the same of Dask alone.
 """
 
 from __future__ import annotations
@@ -46,13 +45,12 @@ _SILENCE = 400.0
 class Soak:
     """One run: a cluster, its clients and what befalls them."""
 
-    def __init__(self, state: Path, *, seconds: float, stock: bool, calm: bool) -> None:
+    def __init__(self, state: Path, *, seconds: float, stock: bool) -> None:
         self.state = state
         self.seconds = seconds
         self.tally = Tally.read(state / "tally.json")
         self.before = self.tally.seconds
         self.stock = stock
-        self.calm = calm
         self.started = 0  # clients
         self.cluster = Cluster(state, stock=stock)
         self.chaos = Chaos(self.cluster, self.tally, seed=str(self.before))
@@ -94,8 +92,7 @@ class Soak:
         return self.seconds - self.before - (time.monotonic() - self.begun)
 
     def _work(self) -> None:
-        dealt = KILLS if self.stock else tuple(EVERY)
-        self.chaos.begin(tuple(each for each in dealt if not (self.calm and each in KILLS)))
+        self.chaos.begin(KILLS if self.stock else tuple(EVERY))
         sampled = written = 0.0
         try:
             while self.left > 0 and not self.stopped:
@@ -263,11 +260,9 @@ def main() -> int:
     parser.add_argument(
         "--stock", action="store_true", help="on tcp:// without attacks: what Dask keeps by itself"
     )
-    parser.add_argument("--calm", action="store_true", help="attacks alone: no kills and no cuts")
     options = parser.parse_args()
     options.state.mkdir(parents=True, exist_ok=True)
-    state, seconds = options.state.resolve(), options.seconds
-    return Soak(state, seconds=seconds, stock=options.stock, calm=options.calm).run()
+    return Soak(options.state.resolve(), seconds=options.seconds, stock=options.stock).run()
 
 
 if __name__ == "__main__":
