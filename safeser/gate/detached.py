@@ -32,6 +32,7 @@ from cryptography.hazmat.primitives.ciphers.modes import GCM
 from safeser.gate.chain import pae
 from safeser.gate.direction import NONCE, PIECE, wrong_part
 from safeser.gate.format import (
+    BEGIN,
     GCM_TAG_SIZE,
     HMAC_SIZE,
     MAGIC,
@@ -305,12 +306,12 @@ def parse(data: Buffer, limits: Limits) -> Sealed:
     if not fields.startswith(MAGIC):
         other = fields.startswith(MAGIC[:3])
         raise malformed(f"this is no detached message{' of this version' if other else ''}")
+    if fields.startswith(tuple(BEGIN.values())):
+        raise malformed("this is a message of a connection, not a detached one")
     if len(fields) < _FIELDS.size:
         raise malformed("a detached message is cut off")
     _, kind, mode, block, rest, salt, sender, recipient = _FIELDS.unpack(fields)
-    if kind != DETACHED:
-        raise malformed("this is a message of a connection, not a detached one")
-    if not PAIR <= mode <= READERS or fields[6:8] != b"\0\0":
+    if kind != DETACHED or not PAIR <= mode <= READERS or fields[6:8] != b"\0\0":
         raise malformed("this is no detached message of this version")
     tag, proof = (0, SIGNATURE_SIZE) if mode == READERS else (GCM_TAG_SIZE, HMAC_SIZE)
     longest = longest_block(limits.max_header, limits.max_frames) + SIGNATURE_SIZE
