@@ -17,6 +17,7 @@ import logging
 import os
 import socket
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from ipaddress import ip_address
 from pathlib import Path
@@ -25,7 +26,6 @@ from typing import Any, NoReturn
 from distributed import preloading
 from tornado.web import RequestHandler
 
-from safeser.dask.monitoring import show
 from safeser.dask.servers import served
 from safeser.errors import ConfigError
 from safeser.policy import Policy
@@ -69,28 +69,32 @@ def confine(owner: Any, policy: Policy) -> None:
     _require_private(getattr(owner, "local_directory", None))
     if getattr(owner, "http_server", None) is not None:
         _confine_web_server(owner, policy)
-        show(owner)
 
 
 # --- web servers ---------------------------------------------------------------------------------
 
 
 def start_http_server(stock: Callable[..., None], owner: Any, *args: Any, **kwargs: Any) -> None:
-    """Start the web server of *owner* as *stock* does, confined, and show safeser's decisions."""
+    """Start the web server of *owner* as *stock* does, confined."""
     stock(*args, **kwargs)
     known = served(owner)
     if known is not None:
         _confine_web_server(owner, known.channel.policy)
-        show(owner)
 
 
 def _confine_web_server(owner: Any, policy: Policy) -> None:
     """Have the web server that *owner* has started show pages only, and listen where policy says.
 
+    Its metrics have safeser's decisions, where Dask has imported the package for its own.
+
     To be called in one turn of the event loop with what started it: nothing that came in was
     answered in between.
     """
     _check_routes(owner.http_application)
+    if "prometheus_client" in sys.modules:
+        from safeser.dask.monitoring import register  # noqa: PLC0415 - needs the package
+
+        register()
     server = owner.http_server
     bound = [made.getsockname()[:2] for made in server._sockets.values()]
     if all(
