@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 from distributed.utils import offload
 from distributed.utils_comm import pack_data, unpack_remotedata
 
-from safeser.dask.clients.stock_frames import frame_writer, rebuild_value
+from safeser.dask.clients.stock_frames import rebuild_value, write_value, writer_source
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.gate.values import Kind
 from safeser.policy.questions.readable import reads_all
@@ -127,11 +127,12 @@ class Gathering:
         guard = self._guard  # type: ignore[attr-defined]  # of safeser.Client
         if guard is None:
             return {}  # a peer on safeser:// wrote that rule; no code is submitted on its word
-        gather, take = super()._gather, frame_writer()  # type: ignore[misc]  # as above
+        gather, write = super()._gather, write_value()  # type: ignore[misc]  # as above
         token = _ALONE.set({})
         try:
+            source = await self._scatter(writer_source())  # type: ignore[attr-defined]  # of Dask's
             parts = {
-                future.key: self.submit(take, future, key=f"taken-apart-{uuid4().hex}")  # type: ignore[attr-defined]  # of Dask's
+                future.key: self.submit(write, future, source, key=f"taken-apart-{uuid4().hex}")  # type: ignore[attr-defined]  # as above
                 for future in futures
             }
             got = await gather(parts, "skip", direct, None)
