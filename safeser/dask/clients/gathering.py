@@ -42,6 +42,10 @@ _ASKED: ContextVar[frozenset[Any]] = ContextVar("safeser-gather-asked", default=
 _TOGETHER: WeakKeyDictionary[SafeserError, frozenset[Any]] = WeakKeyDictionary()
 
 
+#: Rules by which a value is refused that a stock cluster may write as a typed value.
+_WRITTEN_THERE = frozenset({"stock.unsent", "stock.type"})
+
+
 def _shared(name: str) -> Any:
     """Return an attribute that all gathers of a client share, but for those that ask alone."""
 
@@ -97,7 +101,7 @@ class Gathering:
             unpacked, wanted = unpack_remotedata(futures, byte_keys=True)
             others = _TOGETHER.get(error, frozenset()) - {future.key for future in wanted}
             apart: dict[Any, Any] = {}
-            if error.rule == "stock.unsent":
+            if error.rule in _WRITTEN_THERE:
                 apart = await self._typed_values(wanted, direct, skip=errors == "skip")
             if errors != "skip" and not others and not apart:
                 raise

@@ -1,10 +1,10 @@
-"""Fetch pandas objects from a stock cluster as safeser's typed values.
+"""Fetch from a stock cluster as safeser's typed values what it writes otherwise.
 
 The one rule: one writer and one reader. Stock Dask sends pandas objects only as pickles, which a
-guarded client never opens; but the cluster runs what its client submits. So the client submits
-:func:`write_value` with :func:`writer_source`, safeser's own code for family ``dask``, which writes
-a value there, and reads the answer as it reads any typed value: same checks, same bounds of
-:mod:`safeser.types`.
+guarded client never opens, and objects of SciPy and some of NumPy's in forms of its own; but the
+cluster runs what its client submits. So the client submits :func:`write_value` with
+:func:`writer_source`, safeser's own code for family ``dask``, which writes a value there, and reads
+the answer as it reads any typed value: same checks, same bounds of :mod:`safeser.types`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,14 @@ _SUFFIXES = frozenset({".py", ".toml", ".txt"})
 #: A guarded client reads nothing else from such an answer.
 _TYPES = frozenset(
     {
+        "array:array",
+        "builtins:bytearray",
+        "builtins:memoryview",
         "datetime:timedelta",
+        "numpy.ma:MaskedArray",
+        "numpy.ma:masked",
         "numpy:generic",
+        "numpy:matrix",
         "numpy:ndarray",
         "numpy:str_",
         "pandas:DataFrame",
@@ -53,6 +59,11 @@ _TYPES = frozenset(
         "pandas:Series",
         "pandas:Timedelta",
         "pandas:Timestamp",
+        *(
+            f"scipy.sparse:{layout}_{form}"
+            for layout in ("bsr", "coo", "csc", "csr", "dia")
+            for form in ("array", "matrix")
+        ),
     }
 )
 _UNTYPED = frozenset({"msgpack", "collection"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import asyncio
 import datetime as dt
 import io
@@ -18,6 +19,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import scipy.sparse as sp
 from distributed.utils_comm import pack_data, unpack_remotedata
 
 from safeser.dask.clients.gathering import Gathering
@@ -128,6 +130,36 @@ def test_scalars(value):
     assert (type(found), repr(found)) == (type(value), repr(value))
 
 
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(np.ma.masked_array([1, 2, 3], [0, 1, 0], fill_value=7), np.ma.masked),
+        *(np.matrix([[1, 2]]), array.array("d", [1.5]), memoryview(b"ab"), bytearray(b"x")),
+        *(np.zeros(3, [("a", "i4"), ("b", "f8")]), np.array([1, "a"], object)),
+        np.zeros(2, np.dtype([("a", "i1"), ("b", "f8")], align=True)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_stock_dask_writes_in_forms_of_its_own(value):
+    found = through(value)
+    assert (
+        (type(found), found.tolist()) == (type(value), value.tolist())
+        if hasattr(value, "tolist")
+        else found == value
+    )
+    assert getattr(found, "dtype", None) == getattr(value, "dtype", None)
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo", "bsr", "dia"])
+@pytest.mark.parametrize("cls", [sp.csr_matrix, sp.csr_array])
+def test_sparse_matrices_and_arrays(cls, layout):
+    value = cls(np.eye(4) * [1, 2, 0, 3]).asformat(layout)
+    found = through(value)
+    assert type(found) is type(value)
+    np.testing.assert_array_equal(found.toarray(), value.toarray())
+
+
 @pytest.mark.parametrize(
     "value",
     [object(), pd.Series([object()]), Rows(2), Table({"a": [1]}), nested(1500), print]
@@ -186,6 +218,7 @@ def test_a_cluster_without_safeser_writes_what_this_one_reads(tmp_path):
 # -- what a client makes of it ---------------------------------------------------------------------
 
 UNSENT = PayloadError("only as a pickle", rule="stock.unsent")
+UNKNOWN = PayloadError("of a type that is not read", rule="stock.type")
 
 
 class Dask:
@@ -227,7 +260,7 @@ def gathered(client, futures, errors="raise"):
 
 
 def test_what_is_refused_is_raised_or_left_out():
-    held = {"a": UNSENT, "b": UNSENT, "c": 3}
+    held = {"a": UNSENT, "b": UNKNOWN, "c": 3}
     answers = {"a": written(FRAMES["flags"]), "b": HOSTILE["a range of rows"][0]}
     keys = [Known(key) for key in "abc"]
     with refusal(PayloadError, "value.index"):
