@@ -38,8 +38,7 @@ CLOSES = "distributed.comm.registry:backends"
 OF_SERVERS = tuple(
     each.target
     for each in (*scheduler.ROWS, *worker.ROWS)
-    if each.target != CLOSES
-    and not any(word in each.target for word in ("preloading", "security", "shuffle"))
+    if each.target != CLOSES and not any(word in each.target for word in ("security", "shuffle"))
 )
 
 

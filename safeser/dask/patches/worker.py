@@ -19,7 +19,7 @@ from safeser.dask.transport.connection_roles import with_role
 from safeser.dask.transport.other_schemes import sealed
 from safeser.dask.worker.direct_requests import write_own
 from safeser.dask.worker.endings import worker_exited
-from safeser.dask.worker.process_surface import refuse_download, start_http_server
+from safeser.dask.worker.process_surface import start_http_server
 from safeser.dask.worker.stimuli import Stimuli, handle_event
 from safeser.dask.worker.value_authors import Authors
 
@@ -65,15 +65,6 @@ ROWS = (
         target="distributed.node:ServerNode.start_http_server",
         reason="A worker's dashboard, which authenticates no request, listens on all interfaces.",
         by=start_http_server,
-    ),
-    Patch(
-        target="distributed.preloading:_download_module",
-        reason="A preload that is a web address is downloaded and run.",
-        value=refuse_download,
-        source=(
-            "distributed.preloading:_download_module",
-            "distributed.preloading:Preload.__init__",
-        ),
     ),
     # workers
     *(

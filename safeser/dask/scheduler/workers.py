@@ -49,6 +49,7 @@ class Workers(Part):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._owners = self._known.part(self._server, Owners)
+        self._named: dict[str, str] = {}  # addresses of workers that registered by others
 
     # --- who there is ----------------------------------------------------------------------------
 
@@ -73,6 +74,8 @@ class Workers(Part):
         try:
             return await stock(comm, **request)
         finally:
+            named = self._named.items()
+            self._named = {name: at for name, at in named if at in scheduler.workers}
             states = list(scheduler.workers.values())
             for address in [each.address for each in states if each.server_id == own]:
                 if address not in before:
@@ -92,12 +95,18 @@ class Workers(Part):
     ) -> str:
         """Return what *stock* does, and look up no host that a request or an annotation names.
 
-        Dask says whether to resolve for workers that register or send a heartbeat alone.
+        Dask says whether to resolve for workers that register or send a heartbeat alone. Afterwards
+        these are known by the name of their host.
 
         :raises ValueError: if *addr* names no worker and no port: Dask takes it for a host.
         """
         if resolve is not None:
-            return stock(addr, resolve)
+            found = stock(addr, resolve)
+            if type(addr) is str and addr != found:
+                self._named[addr] = found
+            return found
+        if type(addr) is str and addr in self._named:
+            return self._named[addr]
         if type(addr) is str and addr not in self._server.aliases:
             # Without a scheme it is one of safeser://, as of every process here.
             addr = addr if "://" in addr else f"safeser://{addr}"

@@ -95,10 +95,13 @@ class Held(Scheduler):
 @pytest.fixture
 def asked(monkeypatch):
     names: list[Any] = []
+    stock = socket.getaddrinfo
 
     def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
         names.append(host)
-        raise OSError("no such host")
+        if host != "localhost":
+            raise OSError("no such host")
+        return stock("127.0.0.1", *args, **kwargs)
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     # Without what Dask remembers of earlier answers.
@@ -143,3 +146,12 @@ def test_the_host_of_a_worker_that_registers_is_looked_up(scheduler, asked):
     with pytest.raises(OSError, match="no such host"):
         scheduler.coerce_address("safeser://node.invalid:1", True)
     assert asked == ["node.invalid"]
+
+
+def test_a_worker_that_registered_by_the_name_of_a_host_is_known_by_it(scheduler, asked):
+    name, found = "safeser://localhost:1", "safeser://127.0.0.1:1"
+    assert scheduler.coerce_address(name) == name
+    assert scheduler.coerce_address(name, True) == found
+    asked.clear()
+    assert scheduler.coerce_address(name) == found
+    assert asked == []
