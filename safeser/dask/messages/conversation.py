@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from safeser.channel import Arrived, Link
+from safeser.channel import Arrived, Link, RefusalRecords
 from safeser.dask import drift
 from safeser.dask.client_ids import ClientIds
 from safeser.dask.messages import replies, sending, translate
@@ -184,11 +184,17 @@ class Conversation:
             side = Side(self.link, requested, self._opens, self._taken, self._statements)
             self._side = side
         refusals = Refusals(self.link, verified.sequence)
+        self.link.refused = records = RefusalRecords()
         try:
-            message = self._parse(verified, refusals)
-        except SafeserError as error:
-            return self._malformed(side, error, verified, refusals)
-        return _READERS[meaning_of(self.state, message.body)](self, side, message, refusals)
+            try:
+                message = self._parse(verified, refusals)
+            except SafeserError as error:
+                return self._malformed(side, error, verified, refusals)
+            return _READERS[meaning_of(self.state, message.body)](self, side, message, refusals)
+        finally:
+            self.link.refused = None
+            if records.counts:
+                self.link.count_refused(records)
 
     def message_bounds(self) -> MessageBounds:
         """Return how large the peer's next message may be, before any of it is read."""

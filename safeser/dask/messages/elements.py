@@ -241,17 +241,18 @@ class _Batch:
 
     def _refused(self, element: dict[str, Any], error: SafeserError) -> dict[str, Any] | None:
         """Note the refusal of *element*, and return its replacement, if it has one."""
-        stream, graphs = self._stream, self.graphs
+        stream, graphs, refusals = self._stream, self.graphs, self._refusals
         if element["op"] == "update-graph" and graphs is not None:
-            self._refusals.note(error, element, heard=True)
-            graphs.add(element.get("keys"), error)
+            graphs.add(element.get("keys"), refusals.told(error))
+            refusals.note(error, element, heard=True)
             return None
         ended = stream.link.over is not None
         if stream.reads is Server.SCHEDULER and (ended or error.rule in _NOT_PERMITTED):
-            self._refusals.note(error, element)
+            refusals.note(error, element)
             return None
-        instead = element_instead(stream.row_of(element), element, error, self._refusals)
+        row = stream.row_of(element)
+        instead = element_instead(row, element, refusals.told(error), refusals)
         # A type that is left out is no error that its reader would hear of.
         fails = instead is not None and not instead.keys().isdisjoint(("exception", "run_spec"))
-        self._refusals.note(error, element, heard=fails)
+        refusals.note(error, element, heard=fails)
         return instead

@@ -1,7 +1,9 @@
 """Log and record the refusals of one message, and make replacements for refused elements.
 
 The one rule: only the process that waits for the result of a refused element is told, and a
-replacement keeps only its valid fields.
+replacement keeps only its valid fields. The first refusals of a message have a line, a record and
+an error each. A message of two megabytes can hold three hundred thousand: the others are counted,
+and share one error for each rule.
 """
 
 from __future__ import annotations
@@ -9,14 +11,14 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from safeser.channel import Link
+from safeser.channel import SINGLE_REFUSALS, Link
 from safeser.dask.contents import failures, substitutes
 from safeser.dask.messages import replies
 from safeser.dask.messages.author_statements import StatedKeys
 from safeser.dask.messages.translate import STATING
 from safeser.dask.wire.shapes import sound
 from safeser.dask.wire.task_key import task_of
-from safeser.errors import SafeserError
+from safeser.errors import PayloadError, SafeserError
 from safeser.gate.values import Context, Kind
 from safeser.operations import Operation
 from safeser.policy.rules import WEAKEST
@@ -24,13 +26,6 @@ from safeser.policy.rules import WEAKEST
 __all__ = ["GraphFailures", "Refusals", "element_instead"]
 
 logger = logging.getLogger("safeser.dask")
-
-#: Refusals of one message that are logged and recorded singly. The others are counted, since a
-#: message of two megabytes can hold three hundred thousand.
-_NOTED = 100
-
-#: Futures of one message's refused graphs that get an error of their own.
-_EXPLAINED = 100
 
 
 class Refusals:
@@ -41,12 +36,13 @@ class Refusals:
     :ivar latest: the last of them.
     """
 
-    __slots__ = ("_failures", "_link", "_message", "count", "latest")
+    __slots__ = ("_failures", "_link", "_message", "_shared", "count", "latest")
 
     def __init__(self, link: Link, message: int | None = None) -> None:
         self._link = link
         self._message = message
-        self._failures: dict[str, Any] = {}
+        self._failures: dict[SafeserError, Any] = {}
+        self._shared: dict[tuple[str, bool], SafeserError] = {}
         self.count = 0
         self.latest: SafeserError | None = None
 
@@ -58,16 +54,13 @@ class Refusals:
         """
         about = about or {"op": error.operation}
         error.without_frames()
-        self._link.attribute(error)
         self.count, self.latest = self.count + 1, error
-        if self.count > _NOTED:
-            if not error.recorded:
-                self._link.count_refusal(self._context(about), error)
-            return
-        level = logging.INFO if heard else logging.WARNING
-        logger.log(level, "Refused from %s: %s", self._link.peer, error)
-        error.logged = True
-        if self.count == _NOTED:
+        if self.count <= SINGLE_REFUSALS:
+            self._link.attribute(error)
+            level = logging.INFO if heard else logging.WARNING
+            logger.log(level, "Refused from %s: %s", self._link.peer, error)
+            error.logged = True
+        if self.count == SINGLE_REFUSALS:
             logger.warning("Further refusals of this message from %s are counted", self._link.peer)
         if not error.recorded:
             self._link.note_refusal(
@@ -77,12 +70,30 @@ class Refusals:
                 task=task_of(about).get("task", ""),
             )
 
+    def told(self, error: SafeserError) -> SafeserError:
+        """Return what to tell of *error*, which is noted next: itself, or what stands for many."""
+        if self.count < SINGLE_REFUSALS:
+            return error
+        alike = error.rule, error.where == "type"
+        told = self._shared.get(alike)
+        if told is None:
+            told = self._shared[alike] = PayloadError(
+                f"more than {SINGLE_REFUSALS} parts of one message were refused, and this is one"
+                " of the others",
+                rule=error.rule,
+                where="type" if alike[1] else "",
+                fix="The audit log of the process that refused them counts it by this rule.",
+            )
+            self._link.attribute(told)
+        return told
+
     def failure(self, error: SafeserError) -> Any:
-        """Return *error* as a payload; by one rule it is the same for all that are not noted."""
-        failure = self._failures.get(error.rule) if self.count >= _NOTED else None
+        """Return *error*, which is told of one or of many, as a payload."""
+        failure = self._failures.get(error)
         if failure is None:
             failure = replies.refused(error, self._link.local, failed=False)
-            self._failures[error.rule] = failure
+            if self.count >= SINGLE_REFUSALS:
+                self._failures[error] = failure
         return failure
 
     def _context(self, message: Any) -> Context:
@@ -100,15 +111,16 @@ def element_instead(
     row: Operation, element: dict[str, Any], error: SafeserError, refusals: Refusals
 ) -> dict[str, Any] | None:
     """Return what Dask handles in place of *element*, or None to leave it out."""
-    kept = sound(row, element)
-    if row.name in STATING:
-        StatedKeys.taken_from(kept)
-    if row.name == "task-finished" and not (
-        error.where == "type" and element.keys() - {"type"} <= kept.keys()
-    ):
-        # The report is unusable, but clients wait for the task, so it is reported as failed.
-        return substitutes.failed_report(kept, refusals.failure, error)
-    return substitutes.for_element(row.server, kept, error)
+    finished = row.name == "task-finished"
+    if not finished or error.where == "type":
+        kept = sound(row, element)
+        if row.name in STATING:
+            StatedKeys.taken_from(kept)
+        if not finished or element.keys() - {"type"} <= kept.keys():
+            return substitutes.for_element(row.server, kept, error)
+    # The report is unusable, but clients wait for the task, so it is reported as failed.
+    named = {name: element[name] for name in substitutes.REPORTED if name in element}
+    return substitutes.failed_report(sound(row, named), refusals.failure(error), error)
 
 
 class GraphFailures:
@@ -128,7 +140,7 @@ class GraphFailures:
         if not isinstance(keys, tuple | set):
             return
         plain = [key for key in keys if substitutes.is_plain(key)]
-        left = _EXPLAINED - len(self._elements)
+        left = SINGLE_REFUSALS - len(self._elements)
         if plain and left > 0:
             failure = failures.failure_of(error)
             self._elements += [

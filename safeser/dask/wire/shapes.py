@@ -102,7 +102,8 @@ def sound(row: Operation, element: Mapping[str, Any]) -> dict[str, Any]:
     kept = {}
     for name, value in element.items():
         fits = row.shape_of(name)
-        if fits is not None and not holds_reference(value) and fits(value):
+        plain = value.__class__ in LEAVES or not holds_reference(value)
+        if fits is not None and plain and fits(value):
             kept[name] = value
     return kept
 
