@@ -7,7 +7,7 @@ that the refused element was about.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from types import ModuleType
 from typing import Any, NoReturn
@@ -120,9 +120,7 @@ def _is_of_a_field(error: SafeserError) -> bool:
     return error.where == "type" or error.rule == "operation.unknown-field"
 
 
-def failed_report(
-    kept: dict[str, Any], failure: Any, error: SafeserError
-) -> dict[str, Any] | None:
+def failed_report(kept: dict[str, Any], failure: Any, error: SafeserError) -> dict[str, Any] | None:
     """Return a worker's report of a failed task, or None if *kept* does not name the task.
 
     :param kept: its fields of :data:`REPORTED`.

@@ -399,7 +399,8 @@ class Conversation:
             # A reply holds no queued tasks, so no statement in it is renewed.
             reply = self._built_reply(side._replace(statements=None), message, refusals)
             replies.require_form(asked.message, reply)
-            reply, refused = translate.incoming_reply(asked.fields.encodings, reply)
+            refused: list[SafeserError] = []
+            reply = translate.incoming_reply(asked.fields.encodings, reply, refused)
             for error in refused:
                 refusals.note(error, heard=True)
             if self._opens and message.rows:

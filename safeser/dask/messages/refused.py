@@ -34,15 +34,17 @@ class Refusals:
     :param message: its number in the session.
     :ivar count: how many there are.
     :ivar latest: the last of them.
+    :ivar graphs: failures of the refused graphs of a client.
     """
 
-    __slots__ = ("_failures", "_link", "_message", "_shared", "count", "latest")
+    __slots__ = ("_failures", "_link", "_message", "_shared", "count", "graphs", "latest")
 
     def __init__(self, link: Link, message: int | None = None) -> None:
         self._link = link
         self._message = message
         self._failures: dict[SafeserError, Any] = {}
         self._shared: dict[tuple[str, bool], SafeserError] = {}
+        self.graphs = GraphFailures()
         self.count = 0
         self.latest: SafeserError | None = None
 
