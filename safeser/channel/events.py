@@ -138,18 +138,15 @@ class PendingRecords:
         self.events, self.counts = [], {}
 
 
-class RefusalRecords:
+class RefusalRecords(Protocol):
     """The records of one message's refusals, of which the first have one each.
 
     :ivar single: how many have a record of their own.
     :ivar counts: how many others there are, by what a count says of each.
     """
 
-    __slots__ = ("counts", "single")
-
-    def __init__(self) -> None:
-        self.single = 0
-        self.counts: dict[Counted, int] = {}
+    single: int
+    counts: dict[Counted, int]
 
 
 def event(

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgpack
 
-
 #: Bytes of which msgpack reserves 3 MB at most: containers inside each other have three each.
 _SHORT = 1 << 10
 

@@ -169,10 +169,8 @@ def shape(spelt: str) -> Shape:
     key, arrow, held = spelt.partition("->")
     if arrow:
         name, content = shape(key), shape(held)
-        if content is ANYTHING:
-            return lambda value: isinstance(value, dict) and all(map(name, value))
         return lambda value: (
-            isinstance(value, dict) and all(name(k) and content(v) for k, v in value.items())
+            isinstance(value, dict) and all(map(name, value)) and all(map(content, value.values()))
         )
     if spelt.endswith("*"):
         item = shape(spelt.removesuffix("*"))

@@ -123,7 +123,7 @@ class Elements:
                 one = self._built(side, row, element, judged, refusals)
             if one is not None:
                 made.append(one)
-        return tuple(made), refusals.graphs.elements()
+        return tuple(made), refusals.failed_graphs()
 
     def _decide(
         self,
@@ -215,8 +215,7 @@ class Elements:
     ) -> dict[str, Any] | None:
         """Note the refusal of *element*, and return its replacement, if it has one."""
         if self.answers_clients and element["op"] == "update-graph":
-            refusals.graphs.add(element.get("keys"), refusals.told(error))
-            refusals.note(error, element, heard=True)
+            refusals.note_graph(element, error)
             return None
         ended = self.link.over is not None
         if self.reads is Server.SCHEDULER and (ended or error.rule in _NOT_PERMITTED):

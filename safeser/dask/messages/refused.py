@@ -9,21 +9,22 @@ and share one error for each rule.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from safeser.channel import SINGLE_REFUSALS, Link
 from safeser.dask.contents import failures, substitutes
-from safeser.dask.messages import replies
+from safeser.dask.contents.failures import Relayed
 from safeser.dask.messages.author_statements import StatedKeys
 from safeser.dask.messages.translate import STATING
 from safeser.dask.wire.shapes import sound
 from safeser.dask.wire.task_key import task_of
 from safeser.errors import PayloadError, SafeserError
+from safeser.families.errors import wire as errors
+from safeser.families.errors.failures import ExceptionData
 from safeser.gate.values import Context, Kind
 from safeser.operations import Operation
 from safeser.policy.rules import WEAKEST
-
-__all__ = ["GraphFailures", "Refusals", "element_instead"]
 
 logger = logging.getLogger("safeser.dask")
 
@@ -34,18 +35,22 @@ class Refusals:
     :param message: its number in the session.
     :ivar count: how many there are.
     :ivar latest: the last of them.
-    :ivar graphs: failures of the refused graphs of a client.
+    :ivar single: how many have a record of their own, and *counts* how many have none.
     """
 
-    __slots__ = ("_failures", "_link", "_message", "_shared", "count", "graphs", "latest")
+    __slots__ = (
+        *("_failures", "_graphs", "_link", "_message", "_shared"),
+        *("count", "counts", "latest", "single"),
+    )
 
     def __init__(self, link: Link, message: int | None = None) -> None:
         self._link = link
         self._message = message
         self._failures: dict[SafeserError, Any] = {}
         self._shared: dict[tuple[str, bool], SafeserError] = {}
-        self.graphs = GraphFailures()
-        self.count = 0
+        self._graphs: GraphFailures | None = None
+        self.count = self.single = 0
+        self.counts: dict[Any, int] = {}
         self.latest: SafeserError | None = None
 
     def note(self, error: SafeserError, about: Any = None, *, heard: bool = False) -> None:
@@ -93,10 +98,21 @@ class Refusals:
         """Return *error*, which is told of one or of many, as a payload."""
         failure = self._failures.get(error)
         if failure is None:
-            failure = replies.refused(error, self._link.local, failed=False)
+            failure = refused(error, self._link.local, failed=False)
             if self.count >= SINGLE_REFUSALS:
                 self._failures[error] = failure
         return failure
+
+    def note_graph(self, element: dict[str, Any], error: SafeserError) -> None:
+        """Note that a client's graph is refused, whose futures fail."""
+        if self._graphs is None:
+            self._graphs = GraphFailures()
+        self._graphs.add(element.get("keys"), self.told(error))
+        self.note(error, element, heard=True)
+
+    def failed_graphs(self) -> list[dict[str, Any]]:
+        """Return the stream elements that fail the futures of refused graphs."""
+        return [] if self._graphs is None else self._graphs.elements()
 
     def _context(self, message: Any) -> Context:
         """Return the context of the refused *message*; unknown operations are left out of it."""
@@ -162,3 +178,86 @@ class GraphFailures:
             )
         self._elements, self._rest, self._why = [], [], ""
         return reports
+
+
+# --- replies -------------------------------------------------------------------------------------
+
+
+def error_reply(error: SafeserError) -> dict[str, Any]:
+    """Return the reply that makes Dask raise *error* in the process that sent the request."""
+    return {
+        "status": "uncaught-error",
+        "exception": error,
+        "traceback": None,
+        "exception_text": str(error),
+        "traceback_text": "",
+    }
+
+
+def failed_values(asked: Mapping[str, Any], value: Relayed) -> dict[str, Any]:
+    """Return a reply in which *value*, a failure, stands for each value that *asked* requests.
+
+    It tells a waiting client the reason. Without it, Dask's client requests values that its
+    scheduler could not gather again, for ever.
+    """
+    keys = asked.get("keys")
+    keys = keys if isinstance(keys, list | tuple | set | frozenset) else ()
+    return {"status": "OK", "data": dict.fromkeys(keys, value)}
+
+
+def failed_call(error: object) -> dict[str, Any]:
+    """Return an actor's answer that its method raised *error*.
+
+    If the request fails with anything but OSError, Dask's actor only logs it, and its caller waits
+    for ever (distributed 2026.8.0, ``actor.py``, ``wait_then_set_result``).
+    """
+    return {"status": "error", "exception": error}
+
+
+def refused(error: SafeserError, local: str, *, failed: bool = True) -> Relayed:
+    """Return *error* of this process, whose principal is *local*, as a relayed payload.
+
+    :param failed: whether it replaces a value; otherwise it is reported as an error itself.
+    """
+    header, frames = failures.serialize_failure(failures.failure_of(error))
+    return Relayed(header, frames, author=local, failed=failed)
+
+
+def why_no_values(exception: Any, *, local: str) -> Relayed | None:
+    """Return the failure that a relay forwards for values that failed with *exception*.
+
+    None where a retry may help, as after an error of the network.
+    """
+    if isinstance(exception, Relayed) and exception.sealed_header.get("serializer") == "error":
+        return exception.as_failed() if _own_error(exception) is not None else None
+    if not isinstance(exception, SafeserError):
+        exception = PayloadError("a peer failed without saying why", rule="raw.exception")
+    return refused(exception, local)
+
+
+def unless_refused(reply: dict[str, Any]) -> dict[str, Any]:
+    """Return an unopened *reply* that reports a failure, or raise the error of safeser that it is.
+
+    Otherwise Dask raises an ``Exception`` of its text where a relay asked. The process that refused
+    has logged it.
+    """
+    exception = reply.get("exception")
+    if not isinstance(exception, Relayed) or exception.sealed_header.get("serializer") != "error":
+        return reply
+    said = _own_error(exception)
+    error = None if said is None else errors.from_data(said)
+    if not isinstance(error, SafeserError):
+        return reply
+    # The next reader adds that another process says so.
+    error.__notes__ = []
+    error.logged = True
+    raise error
+
+
+def _own_error(value: Relayed) -> ExceptionData | None:
+    """Return what a relayed failure says if it is an error of safeser, none of the network or Dask.
+
+    This trusts the failure's own text: a peer that lies about it gains nothing.
+    """
+    said = errors.decode(value.frames[0])
+    return said if said.type.startswith("safeser.errors:") else None

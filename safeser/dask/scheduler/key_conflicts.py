@@ -36,8 +36,7 @@ from safeser.dask.equality.calls import Sameness, SealedComparison
 from safeser.dask.equality.definitions import Comparison
 from safeser.dask.equality.difference import find_difference
 from safeser.dask.messages.author_statements import stating
-from safeser.dask.messages.refused import GraphFailures
-from safeser.dask.messages.replies import error_reply
+from safeser.dask.messages.refused import GraphFailures, error_reply
 from safeser.dask.scheduler.cancellation import Cancellation
 from safeser.dask.scheduler.conflicts import (
     FIX,

@@ -27,7 +27,7 @@ from distributed.comm.addressing import normalize_address
 from distributed.shuffle._core import barrier_key
 
 from safeser.dask.messages.author_statements import stating, take_stated
-from safeser.dask.messages.replies import error_reply
+from safeser.dask.messages.refused import error_reply
 from safeser.dask.scheduler import named_addresses
 from safeser.dask.scheduler.conflicts import Owners
 from safeser.dask.scheduler.weak_task_dict import WeakTaskSet
