@@ -68,7 +68,7 @@ from safeser.dask.wire.ceilings import (
     incoming_bounds,
     reply_bounds,
 )
-from safeser.dask.wire.codec import has_large_element, parse, parse_apart
+from safeser.dask.wire.codec import parse, parse_batch
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.gate.values import Kind
 from safeser.operations import Channel, Operation, Server, lookup
@@ -86,6 +86,9 @@ _CONFIRMED = frozenset({"get_data", "register_nanny"})
 
 #: States in which malformed elements are dropped and the rest of their batch is handled.
 _BATCHES = frozenset({State.STREAMING, State.UNOPENED})
+
+#: What Dask hears nothing of where it cannot be parsed.
+_LEFT_OUT = frozenset({Meaning.REQUEST, Meaning.ELEMENTS})
 
 #: States in which the peer's next message may be a request.
 _REQUESTS = frozenset({State.SERVING, State.CONFIRMING})
@@ -154,20 +157,17 @@ class Conversation:
 
     def _is_in(self, state: State) -> None:
         self.state = state
+        #: Whether Dask's own handshake is over.
+        self.greeted = state not in GREETINGS
         #: Whether the peer sends requests here; False once it has opened a stream.
         self.answers_requests = state in SERVES
         #: Whether the peer sends batches of stream elements here.
         self.reads_stream = state in STREAM_STATES
 
     @property
-    def greeted(self) -> bool:
-        """Whether Dask's own handshake is over."""
-        return self.state not in GREETINGS
-
-    @property
     def forgotten(self) -> bool:
         """Whether Dask keeps no state of this connection after a failed read."""
-        return self.state in GREETINGS or self.state is State.UNOPENED
+        return not self.greeted or self.state is State.UNOPENED
 
     def take_answers(self) -> list[list[Any]]:
         """Return and clear the messages that refusals queued for the peer."""
@@ -204,7 +204,7 @@ class Conversation:
             try:
                 message = self._parse(verified, refusals)
             except SafeserError as error:
-                return self._malformed(side, error, verified, refusals)
+                return self._malformed(error, refusals)
             return _READERS[meaning_of(self.state, message.body)](self, side, message, refusals)
         finally:
             self.link.refused = None
@@ -224,54 +224,34 @@ class Conversation:
             return GREETING_BOUNDS
         if self.server is not None:
             return incoming_bounds(self.link, self.server, Channel.RPC)
-        return reply_bounds(self.link, self._asked.rows)
+        return reply_bounds(self.link.policy.limits, values=self._asked.fields.values)
 
     def _parse(self, verified: Arrived, refusals: Refusals) -> Message:
-        policy, ceiling_of = self.link.channel.policy, None
+        """Parse a message; note a refusal for each malformed element of a batch."""
+        policy, ceiling_of = self.link.policy, None
         if self.state in _REQUESTS:
             assert self.server is not None
             ceiling_of = ceilings_of(self.link, self.server, Channel.RPC)
-        elif self.state in _BATCHES and has_large_element(verified.frames):
-            return self._parse_apart(verified, refusals)
+        elif self.state in _BATCHES:
+            assert self._elements is not None
+            ceiling_of = ceilings_of(self.link, self._elements.reads, Channel.STREAM)
+            parsed, errors = parse_batch(verified.frames, policy.limits, ceiling_of)
+            for error in errors:
+                refusals.note(error)
+            return Message(verified, *parsed, policy)
         return Message(verified, *parse(verified.frames, policy.limits, ceiling_of), policy)
 
-    def _parse_apart(self, verified: Arrived, refusals: Refusals) -> Message:
-        """Parse a batch element by element; note a refusal for each malformed one."""
-        assert self._elements is not None
-        policy = self.link.policy
-        ceiling_of = ceilings_of(self.link, self._elements.reads, Channel.STREAM)
-        parsed, errors = parse_apart(verified.frames, policy.limits, ceiling_of)
-        for error in errors:
-            refusals.note(error)
-        return Message(verified, *parsed, policy)
-
-    def _malformed(
-        self, side: Side, error: SafeserError, verified: Arrived, refusals: Refusals
-    ) -> Any:
-        meaning = meaning_of_malformed(self.state)
-        if meaning is Meaning.ELEMENTS:
-            return self._sound_elements(side, error, verified, refusals)
+    def _malformed(self, error: SafeserError, refusals: Refusals) -> Any:
+        """Handle a message that cannot be parsed, as its meaning is."""
         refusals.note(error)
+        meaning = meaning_of_malformed(self.state)
         if meaning is Meaning.REQUEST:
             self._answer(error)
+        if meaning in _LEFT_OUT:
             return SKIP
         if meaning is Meaning.START:  # Dask waits for it and would hang without it
             self._enter(State.UNOPENED)
         raise error
-
-    def _sound_elements(
-        self, side: Side, error: SafeserError, verified: Arrived, refusals: Refusals
-    ) -> Any:
-        """Return the well-formed elements of a malformed batch."""
-        before = refusals.count
-        try:
-            parsed = self._parse_apart(verified, refusals)
-        except SafeserError:
-            refusals.note(error)
-            return SKIP
-        if refusals.count == before:  # no element is at fault
-            refusals.note(error)
-        return self._batch(side, parsed, refusals)
 
     def _greeting(self, side: Side, message: Message, refusals: Refusals) -> Any:
         """Read Dask's own handshake: versions, as plain data."""

@@ -16,6 +16,7 @@ from distributed.shuffle._core import ShuffleRunSpec
 from safeser.dask.wire.bounded_repr import has_bounded_repr
 from safeser.dask.wire.fields import DECLARED, WHOLE, Plan, plan, steps_of, transform
 from safeser.errors import PayloadError
+from safeser.gate.values import Kind
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
 from safeser.operations.shapes import shape
 
@@ -31,6 +32,7 @@ class ReplyFields(NamedTuple):
     :param blanks: None for each top-level field that holds user data or is checked elsewhere, such
         as errors; replaces them when the size of the repr is checked.
     :param unshown: paths of such fields at deeper levels.
+    :param values: whether the reply may hold values of users.
     """
 
     encodings: Mapping[str, Encoding]
@@ -38,6 +40,7 @@ class ReplyFields(NamedTuple):
     raw: tuple[str, ...]
     blanks: Mapping[str, None]
     unshown: tuple[str, ...]
+    values: bool
 
 
 class Pending(NamedTuple):
@@ -105,6 +108,7 @@ def _fields(rows: tuple[Operation, ...], inner: tuple[Operation, ...]) -> ReplyF
         raw=tuple(path for path, encoding in fields.items() if encoding is Encoding.RAW),
         blanks=MappingProxyType(dict.fromkeys(blanks)),
         unshown=tuple(path for path in unshown if path not in blanks),
+        values=any(row.reply or row.kind is not Kind.ADMIN for row in rows),
     )
 
 

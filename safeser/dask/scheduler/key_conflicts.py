@@ -52,7 +52,7 @@ from safeser.dask.scheduler.scattered import Arrivals, ScatteredData
 from safeser.dask.scheduler.weak_task_dict import WeakTaskSet
 from safeser.dask.sealed.node import Sealed
 from safeser.dask.servers import Part, link_of
-from safeser.dask.wire.packer import packed
+from safeser.dask.wire.reader import packed
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.gate.values import Context, Kind
 from safeser.policy.questions.readable import runs_code

@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 from weakref import ref
 
 from distributed.client import Client, _current_client
@@ -333,7 +333,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             arriving.complete = True
             if len(arrival.lengths) <= _MANY_FRAMES:
                 return complete()
-            return await offload(_uncollected, complete)
+            return cast("Verified", await offload(_uncollected, complete))
         except BaseException as error:
             # What is raised refers to this frame and to those that it called; none keeps a message.
             data, complete = _NOTHING, None
