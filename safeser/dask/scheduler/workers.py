@@ -18,7 +18,7 @@ from distributed.batched import BatchedSend
 from distributed.comm.addressing import parse_address, parse_host_port
 
 from safeser.dask.messages.author_statements import stating, take_stated
-from safeser.dask.messages.replies import error_reply
+from safeser.dask.messages.refused import error_reply
 from safeser.dask.scheduler.conflicts import Owners
 from safeser.dask.servers import Part
 from safeser.dask.worker.confinement import require_report
