@@ -18,7 +18,6 @@ from safeser.errors import PayloadError
 from safeser.gate.values import ELEMENT, Limits
 from safeser.pickles.budget import Budget
 from safeser.pickles.building.holding import held_by
-from safeser.pickles.dtypes import DtypeRecord, dtype_record
 from safeser.pickles.failures import (
     ExceptionRecord,
     FrameRecord,
@@ -39,7 +38,6 @@ from safeser.tracebacks import for_callers
 __all__ = [
     "DATA_PROFILES",
     "Budget",
-    "DtypeRecord",
     "Entry",
     "ExceptionRecord",
     "FrameRecord",
@@ -50,7 +48,6 @@ __all__ = [
     "Reduction",
     "Use",
     "check",
-    "dtype_record",
     "dumps",
     "exception_record",
     "global_of",
