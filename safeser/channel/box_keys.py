@@ -97,21 +97,29 @@ class BoxLink(Link):
         return Unsealed(message, self.session.id, self._heard)
 
     def event(
-        self, name: str, context: Context, payload: Any, rule: str, permitted: bool, **said: Any
+        self,
+        name: str,
+        context: Context,
+        payload: Any,
+        rule: str,
+        permitted: bool,
+        *,
+        message_id: bytes = b"",
+        **said: Any,
     ) -> dict[str, Any]:
         made = super().event(name, context, payload, rule, permitted, **said)
         if isinstance(payload, Received) and isinstance(payload.verified, Unsealed):
-            made["id"] = payload.verified.facts.id.hex()
-        return made
+            message_id = payload.verified.facts.id
+        return {**made, "id": message_id.hex()} if message_id else made
 
     def note_message(self, context: Context, error: SafeserError, facts: Facts) -> None:
         """Record the refusal of a verified message before its payload is decided."""
         self.attribute(error)
-        said = self.event(
-            *("refuse", context, None, error.rule, False), where=error.where, reason=error.message
-        )
+        said = ("refuse", context, None, error.rule)
         with logged_failures():
-            self._record_refusal({**said, "id": facts.id.hex()})
+            self._record_refusal(
+                *said, where=error.where, reason=error.message, message_id=facts.id
+            )
         error.recorded = True
 
 

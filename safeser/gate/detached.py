@@ -174,8 +174,8 @@ class Ends(KeepsSecrets):
     :param secret: 32 bytes that both ends share; empty for many readers.
     """
 
-    __slots__ = ("_infos", "_names", "_secret", "id", "mode", "recipient", "recipient_key", "sender",
-                 "sender_key")  # fmt: skip
+    __slots__ = ("_infos", "_names", "_secret", "id", "mode", "recipient", "recipient_key",
+                 "sender", "sender_key")  # fmt: skip
 
     def __init__(
         self,
