@@ -136,7 +136,10 @@ class Box:
         :raises AuthenticationError: if the roster does not let this process's own key seal.
         """
         keys = self._keys
-        facts = Facts(os.urandom(detached.ID_SIZE), int(keys.clock()), _seconds(ttl), about)
+        detached.encode_about(about)
+        random = os.urandom(detached.SALT_SIZE + detached.ID_SIZE)
+        salt, identity = random[: detached.SALT_SIZE], random[detached.SALT_SIZE :]
+        facts = Facts(identity, int(keys.clock()), _seconds(ttl), about)
         hop = keys.sealing(to, about, signed=signed)
         link = hop.link
         context = link.outbound(Kind.DATA)
@@ -150,7 +153,7 @@ class Box:
             facts,
             canonical.pack(header),
             frames,
-            salt=os.urandom(detached.SALT_SIZE),
+            salt=salt,
             limits=limits,
             sign=keys.sign if signed else None,
         )

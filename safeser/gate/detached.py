@@ -20,7 +20,6 @@ import hashlib
 import hmac
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from cryptography.exceptions import InvalidTag
@@ -29,7 +28,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import GCM
 
-from safeser.gate.chain import pae
+from safeser.gate.chain import hmac_of, pae
 from safeser.gate.direction import NONCE, PIECE, wrong_part
 from safeser.gate.format import (
     BEGIN,
@@ -93,8 +92,7 @@ Sign = Callable[[bytes], bytes]
 Verify = Callable[[bytes, bytes], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """What a message says of itself, authentic once it is unsealed.
 
     :param id: 16 random bytes.
@@ -107,13 +105,6 @@ class Facts:
     made: int
     ttl: int
     about: str
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.ttl <= _MOST_SECONDS or not 0 <= self.made <= _MOST_SECONDS:
-            raise ConfigError("a number of seconds is out of range", rule="box.seconds")
-        if len(self.id) != ID_SIZE:
-            raise ConfigError("the id of a message has 16 bytes", rule="box.id")
-        encode_about(self.about)
 
     @property
     def ends(self) -> int | None:
@@ -165,6 +156,32 @@ def encode_about(about: object) -> bytes:
     return data
 
 
+def _pack_facts(facts: Facts) -> bytes:
+    about = encode_about(facts.about)
+    if not _are_right(facts):
+        raise ConfigError("the id or a number of seconds is out of range", rule="box.seconds")
+    return _FACTS.pack(facts.id, facts.made, facts.ttl, len(about)) + about
+
+
+def _parse_facts(header: bytes) -> tuple[Facts, bytes]:
+    """Return what an authentic *header* begins with, and the rest of it."""
+    if len(header) >= _FACTS.size:
+        identity, made, ttl, size = _FACTS.unpack_from(header)
+        at = _FACTS.size + size
+        try:
+            facts = Facts(identity, made, ttl, header[_FACTS.size : at].decode("utf-8"))
+        except UnicodeDecodeError:
+            at = 0
+        if 0 < size <= MAX_ABOUT and _FACTS.size < at <= len(header) and _are_right(facts):
+            return facts, header[at:]
+    raise malformed("a detached message has malformed facts")
+
+
+def _are_right(facts: Facts) -> bool:
+    in_range = 0 <= facts.made <= _MOST_SECONDS and 0 <= facts.ttl <= _MOST_SECONDS
+    return in_range and len(facts.id) == ID_SIZE
+
+
 class Ends(KeepsSecrets):
     """Sender and recipient of messages of one mode, in one direction, and their secret.
 
@@ -199,9 +216,9 @@ class Ends(KeepsSecrets):
 
     def keys(self, salt: bytes) -> tuple[bytes, bytes]:
         """Return the keys of HMAC and of GCM for one message, by HKDF-SHA256 (RFC 5869)."""
-        key = hmac.digest(salt, self._secret, "sha256")
+        key = hmac_of(salt, self._secret)
         for_hmac, for_gcm = self._infos
-        return hmac.digest(key, for_hmac, "sha256"), hmac.digest(key, for_gcm, "sha256")
+        return hmac_of(key, for_hmac), hmac_of(key, for_gcm)
 
     def signed(self, fields: bytes, content: Sequence[Buffer]) -> bytes:
         """Return what a signature is made over.
@@ -230,8 +247,7 @@ def seal(
     :param sign: signs; for modes :data:`SIGNED` and :data:`READERS`.
     :raises EnvelopeError: if *limits* do not allow it.
     """
-    about = encode_about(facts.about)
-    header = b"".join((_FACTS.pack(facts.id, facts.made, facts.ttl, len(about)), about, header))
+    header = _pack_facts(facts) + header
     views = all_flat(frames)
     lengths = [*map(len, views)]
     size = check_sizes(limits, len(header), lengths)
@@ -264,13 +280,13 @@ def seal(
     gcm = AESGCM(for_gcm)
     sealed = gcm.encrypt(NONCE.pack(0, 0), block, None)
     covered = [fields, sealed[-GCM_TAG_SIZE:]]
-    tag = hmac.digest(for_hmac, _FIRST + b"".join(covered), "sha256")
+    tag = hmac_of(for_hmac, _FIRST + b"".join(covered))
     out = [fields, tag, sealed]
     if parts:
         for index, part in enumerate(parts, 1):
             out.append(gcm.encrypt(NONCE.pack(0, index), part, None))
             covered.append(out[-1][-GCM_TAG_SIZE:])
-        out.append(hmac.digest(for_hmac, _LAST + b"".join(covered), "sha256"))
+        out.append(hmac_of(for_hmac, _LAST + b"".join(covered)))
     return b"".join(out)
 
 
@@ -379,24 +395,15 @@ def unseal(sealed: Sealed, ends: Ends, *, limits: Limits, verify: Verify | None 
 def _message(
     header: bytes, memory: Sequence[memoryview], counts: Sequence[int], lengths: Sequence[int]
 ) -> Message:
-    if len(header) < _FACTS.size:
-        raise malformed("a detached message has no facts")
-    identity, made, ttl, size = _FACTS.unpack_from(header)
-    at = _FACTS.size + size
-    try:
-        facts = Facts(identity, made, ttl, header[_FACTS.size : at].decode("utf-8"))
-    except (UnicodeDecodeError, ConfigError):
-        raise malformed("a detached message has malformed facts") from None
-    if len(header) < at:
-        raise malformed("a detached message is shorter than its facts")
+    facts, header = _parse_facts(header)
     frames: list[memoryview] = []
     for part, count in zip(memory, counts, strict=True):
         frames += cut_at(part, lengths[len(frames) : len(frames) + count])
-    return Message(facts, header[at:], tuple(frames))
+    return Message(facts, header, tuple(frames))
 
 
 def _check_tag(key: bytes, first: bytes, covered: Sequence[bytes], given: Buffer) -> None:
-    if not hmac.compare_digest(hmac.digest(key, first + b"".join(covered), "sha256"), given):
+    if not hmac.compare_digest(hmac_of(key, first + b"".join(covered)), given):
         raise EnvelopeError("a message does not authenticate", rule="envelope.mac")
 
 

@@ -239,4 +239,4 @@ WRONG = [(b"", 1, 1, "x"), (ID := bytes(16), -1, 1, "x"), (ID, 1, 1 << 53, "x"),
 @pytest.mark.parametrize("facts", WRONG)
 def test_facts_are_checked(facts):
     with pytest.raises(ConfigError):
-        Facts(*facts)
+        detached.seal(ends(PAIR), Facts(*facts), b"", [], salt=bytes(32), limits=Limits())
