@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, StringMark, YAMLError
-from ruamel.yaml.events import (
+import yaml
+from yaml.error import Mark, MarkedYAMLError, YAMLError
+from yaml.events import (
     AliasEvent,
     CollectionStartEvent,
     DocumentStartEvent,
@@ -307,7 +307,7 @@ def read(data: bytes, *, source: str, what: str = "a policy") -> Document:
     _check_characters(text, source, what)
     builder = _Builder(source, what)
     try:
-        for event in YAML(typ="safe", pure=True).parse(text):
+        for event in yaml.parse(text):
             builder.take(event)
     except MarkedYAMLError as error:
         place = _place(error.problem_mark) if error.problem_mark else None
@@ -418,5 +418,5 @@ def _check_characters(text: str, source: str, what: str) -> None:
 _UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn"})
 
 
-def _place(mark: StringMark) -> Place:
+def _place(mark: Mark) -> Place:
     return Place(mark.line + 1, mark.column + 1)
