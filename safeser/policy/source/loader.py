@@ -168,6 +168,10 @@ class _Builder:
             self.refuse(f"{self.what} does not nest this deep", event)
         if self._at_key():
             self.refuse("a key must be plain text", event)
+        mark = event.start_mark
+        if re.fullmatch(r"[^\"']:", mark.buffer[max(0, mark.pointer - 2) : mark.pointer]):
+            # {a:[b]}: one parser takes it for {a: [b]}, others for a mistake.
+            self.refuse("a space is missing after ':'", event)
         into: dict[str, Value] | list[Value] = {} if isinstance(event, MappingStartEvent) else []
         path = self._put(into, event)
         self.stack.append(_Open(path, into))
@@ -391,8 +395,20 @@ def _decode(data: bytes, source: str, what: str) -> str:
 
 
 def _check_characters(text: str, source: str, what: str) -> None:
-    """Refuse what YAML and an editor would show or break into lines differently."""
+    """Refuse what YAML and an editor would show or break into lines differently.
+
+    A second end of the document is refused as well, which one parser skips and another does not.
+    """
+    ends = 0
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
+        ends += line[:4].rstrip() == "..."
+        if ends > 1:
+            raise fault(
+                f"{what} is one YAML document; another one starts",
+                source=source,
+                place=Place(number, 1),
+                rule="config.yaml",
+            )
         if line.startswith("%"):
             raise fault(
                 f"YAML directives are not allowed in {what}",

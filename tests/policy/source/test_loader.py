@@ -70,6 +70,11 @@ def test_the_hash_is_of_the_exact_bytes() -> None:
         ("- a\n-\n", "config.yaml", "line 2, column 2"),
         ("a: ''\n", "config.yaml", "line 1, column 4"),
         ("a: [x,\n", "config.yaml", ""),
+        # What one parser of YAML reads and another refuses.
+        ("a: {b:[c]}\n", "config.yaml", "line 1, column 7"),
+        ("a: [b:{c: d}]\n", "config.yaml", "line 1, column 7"),
+        ("a: {b: c?}\n", "config.yaml", "line 1, column 9"),
+        ("a: 1\n...\n...\n", "config.yaml", "line 3, column 1"),
         ("a: b: c\n", "config.yaml", "line 1, column 5"),
         ("- a\n", "config.yaml", "line 1, column 1"),
         ("just text\n", "config.yaml", "line 1, column 1"),
