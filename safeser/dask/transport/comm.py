@@ -43,6 +43,7 @@ from safeser.gate.format import (
     longest_block,
     longest_rest,
 )
+from safeser.gate.handshake import ACCEPTED, REFUSED
 from safeser.gate.noise import HandshakeRefused
 from safeser.gate.session import Arrival, SessionClosed, Verified
 from safeser.operations import Server
@@ -51,15 +52,8 @@ __all__ = ["REFUSED", "SafeserComm"]
 
 logger = logging.getLogger("safeser.dask")
 
-#: The first sealed message from the responder: the initiator's key was accepted.
-_ACCEPTED = b"accepted"
-#: In its place: it was, and its principal holds as many connections as one may.
+#: In place of ``ACCEPTED``: it was, and its principal holds as many connections as one may.
 _FULL = b"full"
-
-#: What the responder writes, in the clear, instead of a prelude: the initiator did not
-#: authenticate, whatever the reason. Without it a refused key looks like a network fault, which
-#: Dask's workers retry for ever. Forging it has the effect of cutting the connection.
-REFUSED = b"\x93SAFESER refused".ljust(PRELUDE_SIZE, b"\0")
 
 #: Messages up to this size are understood on the event loop: to parse and judge runs at a megabyte
 #: a second. To authenticate, encrypt and decrypt runs at some gigabytes, and larger messages are
@@ -236,7 +230,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
 
     async def accept(self) -> None:
         """Tell the initiator that its key was accepted."""
-        await self._send([_ACCEPTED])
+        await self._send([ACCEPTED])
 
     async def refuse_connection(self) -> None:
         """Tell the initiator, whose key is fine, that its principal holds too many connections."""
@@ -255,7 +249,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
                 f"{self.link.peer} keeps no more connections of {self.link.local} open"
                 " (limits.max_connections in its policy, or its limit of open files)"
             )
-        return said == [_ACCEPTED]
+        return said == [ACCEPTED]
 
     async def _flush(self) -> None:
         """Wait until the peer took what it was told.

@@ -191,7 +191,7 @@ async def test_a_key_that_nobody_lists_is_refused_and_recorded_with_its_address(
 def test_the_first_words_of_a_responder_are_those_of_the_document():
     document = (Path(__file__).parents[3] / "docs/reference/envelope.md").read_text("utf-8")
     assert comm_module.REFUSED[16:] == bytes(48)
-    for said in (comm_module.REFUSED[:16], comm_module._ACCEPTED, comm_module._FULL):
+    for said in (comm_module.REFUSED[:16], comm_module.ACCEPTED, comm_module._FULL):
         assert said.hex() in document
 
 
