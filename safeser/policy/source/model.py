@@ -228,7 +228,7 @@ class PolicyModel(Strict):
     """Raised with every change; running processes take none that is lower."""
     mode: str = stated(one_of(MODES, "mode"), default=MODES[0], spelled=MODES[0])
     """`observe`: what the contexts refuse passes and is recorded, but code where none sends any."""
-    audit: Annotated[str, one_of(LOGS, "audit")] = LOGS[0]
+    audit: str = stated(one_of(LOGS, "audit"), default=LOGS[0], spelled=LOGS[0])
     """`none`: a box may work without a log; whatever has connections always needs one."""
     # Families that programs register; each is compared with every list by itself.
     families: frozenset[str] = stated(
