@@ -219,7 +219,7 @@ def _forget_copies(nodes: Sequence[Node]) -> None:
 
 
 #: Families whose check is their decoding, and bytes of a frame up to which that is kept.
-_DECODED, _KEPT = ("msgpack", "error"), 1 << 12
+_DECODED, _KEPT = ("msgpack", "error"), 1 << 16
 
 
 class _Listed:
