@@ -56,11 +56,12 @@ class Unsealed:
     Only :meth:`safeser.channel.box_keys.BoxLink.heard` makes one, and only that link decides it.
     """
 
-    __slots__ = ("__weakref__", "facts", "frames", "sequence", "session_id")
+    __slots__ = ("__weakref__", "facts", "frames", "left", "sequence", "session_id")
 
     def __init__(self, message: Message, session_id: bytes, sequence: int) -> None:
         self.facts = message.facts
         self.frames = message.frames
+        self.left: object = None
         self.session_id = session_id
         self.sequence = sequence
 
