@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeVar, cast
 from weakref import ref
@@ -102,7 +102,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         client_ids: ClientIds | None = None,
         taken: Requests | None = None,
         registration_refused: Callable[[SafeserError], None] | None = None,
-        authority: Callable[[SafeserComm, Any], Awaitable[None] | None] | None = None,
+        authority: Callable[[SafeserComm, Any], None] | None = None,
         statements: Statements | None = None,
         renewed: Callable[[Current], None] | None = None,
     ) -> None:
@@ -169,7 +169,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             # Reading what has already arrived does not pause: a peer who sends one request after
             # the other, refused or not, would keep the event loop for itself.
             await asyncio.sleep(0)
-            if message is not SKIP and not await self._refuse(message):
+            if message is not SKIP and not self._refuse(message):
                 return message
             if message is not SKIP:
                 answers = conversation.take_answers()
@@ -178,16 +178,14 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             if answers:
                 await self._flush()
 
-    async def _refuse(self, request: Any) -> bool:
+    def _refuse(self, request: Any) -> bool:
         """Refuse *request* where its peer may not make it now; tell whether that was so.
 
         Dask calls the handler of what :meth:`read` returns without a pause.
         """
         try:
             if self._authority is not None:
-                unchecked = self._authority(self, request)
-                if unchecked is not None:
-                    await unchecked
+                self._authority(self, request)
         except PolicyDenied as error:
             self.conversation.refuse(request, error)
             return True
