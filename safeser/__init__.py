@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from safeser.audit import AuditLog
     from safeser.channel import Channel
     from safeser.channel.box import Box, Opened
-    from safeser.channel.once import Once
     from safeser.dask.client import Client
     from safeser.dask.cluster import LocalCluster
     from safeser.dask.security import Security
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from safeser.families.registered.own import register_serialization_family
     from safeser.identity import Identity, Roster
     from safeser.identity.secret import Secret
+    from safeser.once import Once
     from safeser.policy import Policy
     from safeser.sendable.preflight import Preflight, preflight
     from safeser.serialization import (
@@ -133,7 +133,7 @@ _LAZY = {
     "Client": "safeser.dask.client",
     "Identity": "safeser.identity",
     "LocalCluster": "safeser.dask.cluster",
-    "Once": "safeser.channel.once",
+    "Once": "safeser.once",
     "Opened": "safeser.channel.box",
     "Policy": "safeser.policy",
     "Preflight": "safeser.sendable.preflight",

@@ -26,13 +26,13 @@ from typing import Any, Self
 
 from safeser import families as serialization
 from safeser.channel.box_keys import AnyLog, BoxKeys, RosterKeys, SecretKeys, load_secrets
-from safeser.channel.once import Once
 from safeser.errors import ConfigError, EnvelopeError, PayloadError, SafeserError
 from safeser.gate import canonical, detached
 from safeser.gate.detached import READERS, SIGNED, Facts
 from safeser.gate.format import Buffer, check_payload
 from safeser.gate.values import Kind, Payload
 from safeser.identity.secret import Secret
+from safeser.once import Once
 from safeser.policy import Policy
 
 __all__ = ["Box", "Opened"]

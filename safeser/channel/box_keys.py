@@ -11,14 +11,14 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from safeser.audit import AuditLog, SessionFacts
 from safeser.channel.admitted import Received, Unsealed
 from safeser.channel.door import Channel
-from safeser.channel.events import AuditSink
+from safeser.channel.events import AuditSink, NoLog
 from safeser.channel.link import Link
 from safeser.channel.records import ID_LENGTH, logged_failures, note_refusal
 from safeser.channel.reload import LiveFiles
@@ -570,19 +570,6 @@ def load_secrets(given: Any) -> list[Secret]:
     return [each if isinstance(each, Secret) else Secret.load(each) for each in listed]
 
 
-class _NoLog:
-    """Stands for the log of a box whose policy says ``audit: none``."""
-
-    def record(self, event: Mapping[str, Any], /) -> None:
-        """Drop an event."""
-
-    def record_all(self, events: Sequence[Mapping[str, Any]], /) -> None:
-        """Drop events."""
-
-    def count(self, *_: Any, **__: Any) -> None:
-        """Drop a count."""
-
-
 def _open_log(
     audit: AnyLog | None, principal: str, policy: Policy
 ) -> tuple[AuditSink, AuditLog | None]:
@@ -606,4 +593,4 @@ def _open_log(
             " 'audit: none' in the policy.",
         )
     logger.warning("%s: this box has no log: nothing that it decides is recorded", principal)
-    return _NoLog(), None
+    return NoLog(), None

@@ -76,6 +76,19 @@ class AuditSink(Protocol):
     ) -> None: ...
 
 
+class NoLog:
+    """Stands for the log of a box whose policy says ``audit: none``."""
+
+    def record(self, event: Mapping[str, Any], /) -> None:
+        """Drop an event."""
+
+    def record_all(self, events: Sequence[Mapping[str, Any]], /) -> None:
+        """Drop events."""
+
+    def count(self, *_: Any, **__: Any) -> None:
+        """Drop a count."""
+
+
 @runtime_checkable
 class KeepingSink(AuditSink, Protocol):
     """A destination that keeps, in memory, what it cannot write."""

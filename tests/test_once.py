@@ -10,10 +10,10 @@ import threading
 
 import pytest
 
-from safeser.channel.once import Once
 from safeser.errors import AuditError, ConfigError, EnvelopeError
 from safeser.gate.detached import FUTURE, Facts
 from safeser.identity.secret import Secret
+from safeser.once import Once
 from tests.channel.boxes import NOW, Clock, Folder, events, shared
 from tests.refusal import refusal
 
@@ -169,7 +169,7 @@ def test_a_fork_uses_the_store_amid_its_parents_use(store):
 
 _KILLED = """
 import os, signal, sys
-from safeser.channel.once import Once
+from safeser.once import Once
 from safeser.gate.detached import Facts
 once = Once(sys.argv[1], clock=lambda: {now})
 with once.taking("ann", Facts(bytes(16), {made}, 60, "x")):
@@ -189,7 +189,7 @@ def test_a_process_that_is_killed_has_taken_what_it_opened(store):
 
 
 def test_a_store_that_another_process_keeps_locked_refuses(store, monkeypatch):
-    monkeypatch.setattr("safeser.channel.once._PATIENCE", 0.05)
+    monkeypatch.setattr("safeser.once._PATIENCE", 0.05)
     once = store()
     with store().taking("ann", facts()), refusal(EnvelopeError, "box.once"):
         take(once, 1)
