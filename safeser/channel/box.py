@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from safeser import families as serialization
 from safeser.channel.box_keys import AnyLog, BoxKeys, RosterKeys, SecretKeys, load_secrets
@@ -32,8 +32,10 @@ from safeser.gate.detached import READERS, SIGNED, Facts
 from safeser.gate.format import Buffer, check_payload
 from safeser.gate.values import Kind, Payload
 from safeser.identity.secret import Secret
-from safeser.once import Once
 from safeser.policy import Policy
+
+if TYPE_CHECKING:
+    from safeser.once import Once
 
 __all__ = ["Box", "Opened"]
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safeser.errors import ConfigError
 from safeser.gate.values import Context
 from safeser.operations import NAMES as OPERATION_NAMES
 from safeser.policy import Policy, ready_policies
@@ -283,3 +284,10 @@ def test_a_new_path_of_code_is_said_in_full() -> None:
     assert not back.loosens
     made = as_json(difference)["paths"]
     assert made[0] == {"effect": "loosens", "path": [["nanny"], ["scheduler"]]}
+
+
+def test_a_log_that_boxes_need_no_more_loosens() -> None:
+    less = edited("shared", ("revision: 1\n", "revision: 1\naudit: none\n"))
+    assert [(each.effect, each.what) for each in less.settings] == [("loosens", "audit")]
+    with pytest.raises(ConfigError, match="audit"):
+        edited("shared", ("revision: 1\n", "revision: 1\naudit: some\n"))
