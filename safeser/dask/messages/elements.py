@@ -214,6 +214,7 @@ class Elements:
         self, row: Operation, element: dict[str, Any], error: SafeserError, refusals: Refusals
     ) -> dict[str, Any] | None:
         """Note the refusal of *element*, and return its replacement, if it has one."""
+        error.without_frames()  # what is told of it says nothing of this process's own code
         if self.answers_clients and element["op"] == "update-graph":
             refusals.note_graph(element, error)
             return None
