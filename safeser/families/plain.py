@@ -173,32 +173,30 @@ class _Writer:
 
         msgpack looks at exact types only of what it does not know, and at no limit.
         """
-        level: Any = (value,)
+        level: list[Any] = [[value]]  # what is gone through, one after the other
         while True:
-            kinds = set(map(type, level))
+            kinds = set(map(type, chain.from_iterable(level)))
             if not kinds <= _PLAIN:
                 return False
             if bytes in kinds:
-                longest = max([len(one) for one in level if type(one) is bytes])
-                if longest > self._largest:
+                sizes = [len(one) for one in chain.from_iterable(level) if type(one) is bytes]
+                if max(sizes) > self._largest:
                     return False
-            held = kinds & _CONTAINERS
-            if not held:
-                return True
-            deepest -= 1
             inner: list[Any] = []
-            for kind in held:
-                ones: Any = level
-                if len(kinds) > 1:
-                    ones = [one for one in level if type(one) is kind]
+            for kind in kinds & _CONTAINERS:
+                ones: Any = chain.from_iterable(level)
+                ones = [*ones] if len(kinds) == 1 else [one for one in ones if type(one) is kind]
                 base, each = _TABLES.get(kind, _ITEMS)
                 count = sum(map(len, ones)) * (2 if kind is dict else 1)
                 self.left -= base * len(ones) + each * count
-                if self.left < 0 or deepest < 0:
-                    return False
-                inner += chain.from_iterable(ones)
+                inner += ones
                 if kind is dict:
-                    inner += chain.from_iterable(map(dict.values, ones))
+                    inner += map(dict.values, ones)
+            if not inner:
+                return True
+            deepest -= 1
+            if self.left < 0 or deepest < 0:
+                return False
             level = inner
 
     def spelled(self, value: Any) -> Any:
