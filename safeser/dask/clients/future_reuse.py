@@ -174,7 +174,7 @@ class FutureReuse:
         return expr
 
     def _stated(self, graph: Serialized) -> Stated | None:
-        """Return the statement of *graph*, which was sent, if this client renews it."""
+        """Return what is kept of *graph*, which was sent, if it is sealed."""
         del graph
         return None
 

@@ -26,7 +26,6 @@ from safeser.channel import Link
 from safeser.dask.client_ids import ClientIds
 from safeser.dask.messages.conversation import SKIP, Conversation
 from safeser.dask.messages.sending import may_be_large
-from safeser.dask.sealed.renewal import Current, Statements
 from safeser.dask.sealed.value import Requests
 from safeser.dask.transport.frames import ONE_READ, read_frame, read_parts, written_pieces
 from safeser.dask.transport.gc_pause import gc_paused
@@ -103,8 +102,6 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         taken: Requests | None = None,
         registration_refused: Callable[[SafeserError], None] | None = None,
         authority: Callable[[SafeserComm, Any], None] | None = None,
-        statements: Statements | None = None,
-        renewed: Callable[[Current], None] | None = None,
     ) -> None:
         super().__init__(stream, local_addr, peer_addr, deserialize)
         self.link = link
@@ -121,8 +118,6 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             client_ids=client_ids,
             taken=taken,
             registration_refused=registration_refused,
-            statements=statements,
-            renewed=renewed,
         )
         self._extra = {"safeser": {"principal": link.peer, "key": link.session.peer_key.text}}
         self.control = SessionControl(self, link, initiator=server is None)
