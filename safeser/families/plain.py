@@ -1,8 +1,8 @@
 """Encode and decode plain values as one frame of strict msgpack, with exact types.
 
 The one rule: msgpack's C code makes nothing of bytes before it has passed over them once, which
-proves each count and the depth, and where containers could take more memory than is left, they are
-counted before what they hold is made. So a small frame cannot make a large object.
+proves each count and the depth, and large containers are counted before what they hold is made. So
+a small frame cannot make a large object.
 
 Lists, tuples, sets and frozensets are msgpack arrays; all but the list open with an empty extension
 that names them. Integers beyond 64 bits and text with lone surrogates have extensions of their own.
@@ -173,32 +173,30 @@ class _Writer:
 
         msgpack looks at exact types only of what it does not know, and at no limit.
         """
-        level: Any = (value,)
+        level: list[Any] = [[value]]  # what is gone through, one after the other
         while True:
-            kinds = set(map(type, level))
+            kinds = set(map(type, chain.from_iterable(level)))
             if not kinds <= _PLAIN:
                 return False
             if bytes in kinds:
-                longest = max([len(one) for one in level if type(one) is bytes])
-                if longest > self._largest:
+                sizes = [len(one) for one in chain.from_iterable(level) if type(one) is bytes]
+                if max(sizes) > self._largest:
                     return False
-            held = kinds & _CONTAINERS
-            if not held:
-                return True
-            deepest -= 1
             inner: list[Any] = []
-            for kind in held:
-                ones: Any = level
-                if len(kinds) > 1:
-                    ones = [one for one in level if type(one) is kind]
+            for kind in kinds & _CONTAINERS:
+                ones: Any = chain.from_iterable(level)
+                ones = [*ones] if len(kinds) == 1 else [one for one in ones if type(one) is kind]
                 base, each = _TABLES.get(kind, _ITEMS)
                 count = sum(map(len, ones)) * (2 if kind is dict else 1)
                 self.left -= base * len(ones) + each * count
-                if self.left < 0 or deepest < 0:
-                    return False
-                inner += chain.from_iterable(ones)
+                inner += ones
                 if kind is dict:
-                    inner += chain.from_iterable(map(dict.values, ones))
+                    inner += map(dict.values, ones)
+            if not inner:
+                return True
+            deepest -= 1
+            if self.left < 0 or deepest < 0:
+                return False
             level = inner
 
     def spelled(self, value: Any) -> Any:
@@ -268,13 +266,13 @@ _MARK = re.compile(rb"(?:\xC7\0|\xC8\0\0|\xC9\0\0\0\0)([\1-\3])")
 #: Ends of the headers of msgpack's own timestamps, of which it makes objects without asking.
 _STAMPS = (b"\xd6\xff", b"\xd7\xff", b"\x04\xff", b"\x08\xff", b"\x0c\xff")
 
-#: Most memory that a byte may take in a container that is not whole yet, and so not counted: as a
-#: key or value of one byte does in a pair.
-_UNCOUNTED = 40
+#: Bytes of which those that could open a container are counted.
+_SHORT = 1 << 11
 
-#: Bytes of which those that could open a container are counted, and of a larger frame that are read
-#: together: more than any text or bytes whose length takes 16 bits.
-_SHORT, _PIECE = 1 << 11, 1 << 17
+#: Bytes that are read at once: more than any text or bytes whose length takes 16 bits. No other
+#: thread runs for some 20 ms meanwhile. A container is counted once it is whole, and until then
+#: each of these bytes takes 40 at most, as a key and a value of one byte do in a pair.
+_PIECE = 1 << 17
 
 
 def _scan(*pieces: bytes | memoryview) -> int:
@@ -323,7 +321,7 @@ def decode_counted(
     data = data if type(data) is bytes else bytes(data)
     reader = _Reader(limits, room)
     deepest = max(min(limits.max_depth, DEPTH_CEILING) - depth, 0)
-    if _UNCOUNTED * len(data) <= room:
+    if len(data) <= _PIECE:
         value, end = reader.at_once(data, deepest)
     else:
         value, end = reader.by_parts(data, 0, deepest)

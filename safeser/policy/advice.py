@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from safeser.gate.decision import RENEW, SUBMIT, SUBMITTING, UNLISTED, Query
+from safeser.gate.decision import SUBMITTING, UNLISTED, Query
 from safeser.gate.values import FAMILIES, HARMLESS, SEALED, UNKNOWN, Kind
 from safeser.operations import GROUPS, NAMES
 from safeser.policy.rules import CODE_OPERATIONS, HANDING, SIGNED_OPERATIONS, UNKNOWN_OPERATIONS
@@ -153,9 +153,6 @@ def _submitting(query: Query, rule: Rule) -> tuple[Edit, ...]:
     """The least that lets work through: signed, unless code is what was asked about."""
     submission = "code" if query.family == "cloudpickle" else SEALED
     more = _of_tasks(submission, rule)
-    if query.operation == RENEW and SUBMIT not in rule.operations:
-        # What is renewed is the statement of a graph.
-        more = (*more, Edit(rule.name, "operations", SUBMIT))
     return (Edit(rule.name, "submission", submission), *more)
 
 

@@ -168,7 +168,6 @@ def test_what_is_read_at_once_is_read_by_parts(value, data):
     with pytest.MonkeyPatch.context() as patch:
         for each in (good, bad):
             at_once = outcome(each)
-            patch.setattr(plain, "_UNCOUNTED", 1 << 40)
             patch.setattr(plain, "_PIECE", 40)
             assert outcome(each) == at_once
             patch.undo()
@@ -302,7 +301,7 @@ def test_values_take_no_more_memory_than_they_count_and_a_little_for_each_byte(n
     assert room - left <= 144 * len(data)
     # The writer counts what it wrote as the reader did.
     assert plain.encode_counted(value, limits=Limits(), room=room)[1] == left
-    # What has just that much is read by parts; with a byte less it is refused.
+    # What has just that much is read; with a byte less it is refused.
     again = plain.decode_counted(data, limits=Limits(), room=room - left)
     assert again[1] == 0
     assert same(list(again[0]), list(value))
