@@ -3,7 +3,7 @@
 The one rule: what is judged is exactly what is loaded. :func:`loads` reads the whole stream into
 inert nodes, judges every use of every global against a profile, and only then builds the object
 itself. No other unpickler reads a peer's opcodes, but for granted code
-(:func:`safeser.pickles.stock.load_code`).
+(:func:`safeser.pickles.stock.load_code`). :func:`guard` has the rest of a process do the same.
 
 Restricted pickle reduces what bytes can reach. It is not a sandbox.
 """
@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, BinaryIO
 
 from safeser.errors import PayloadError
 from safeser.gate.values import ELEMENT, Limits
 from safeser.pickles.budget import Budget
 from safeser.pickles.building.holding import held_by
+from safeser.pickles.drop_in.unpickler import guard, one_pickle
 from safeser.pickles.dtypes import DtypeRecord, dtype_record
 from safeser.pickles.failures import (
     ExceptionRecord,
@@ -54,8 +55,10 @@ __all__ = [
     "dumps",
     "exception_record",
     "global_of",
+    "guard",
     "held_by",
     "inspect",
+    "load",
     "loads",
     "parse",
     "parse_tree",
@@ -102,6 +105,30 @@ def loads(
             return build()
         size = memoryview(data).nbytes + size_of(given)
         return watch("deserialize", build, lambda made: Done(made, "pickle", size))
+
+
+@for_callers
+def load(
+    file: BinaryIO,
+    *,
+    buffers: Sequence[Any] = (),
+    profile: str | Sequence[str] | Profile = "data",
+    limits: Limits = _DEFAULTS,
+    persistent_load: Callable[[Any], Any] | None = None,
+) -> Any:
+    """Return the object of the next pickle in *file*, as :func:`loads` does; read no byte after it.
+
+    :raises EOFError: the file has no further byte, which ends a file of several pickles.
+    :raises PolicyDenied: a global is used that the profile does not list for that use.
+    :raises PayloadError: the pickle is malformed, over budget, or its values are unsound.
+    """
+    return loads(
+        one_pickle(file.read, limits),
+        buffers=buffers,
+        profile=profile,
+        limits=limits,
+        persistent_load=persistent_load,
+    )
 
 
 @for_callers
