@@ -4,7 +4,8 @@ Public names, by what they are for:
 
 - who: :class:`Identity`, :class:`Roster`
 - what may pass: :class:`Policy`, :class:`Context`
-- the one door: :class:`Channel`
+- messages: :class:`Channel` on a connection; :class:`Box` without one, for queues, caches and
+  files, with :class:`Once` and :class:`Secret`
 - the record: :class:`AuditLog`, :mod:`safeser.audit`
 - pickles under restriction: :mod:`safeser.pickles`
 - objects to headers and frames, and back: :func:`serialize`, :func:`deserialize`, and the
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from safeser import audit, pickles
     from safeser.audit import AuditLog
     from safeser.channel import Channel
+    from safeser.channel.box import Box, Opened
+    from safeser.channel.once import Once
     from safeser.dask.client import Client
     from safeser.dask.cluster import LocalCluster
     from safeser.dask.security import Security
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from safeser.families.registered.generic import register_generic
     from safeser.families.registered.own import register_serialization_family
     from safeser.identity import Identity, Roster
+    from safeser.identity.secret import Secret
     from safeser.policy import Policy
     from safeser.sendable.preflight import Preflight, preflight
     from safeser.serialization import (
@@ -68,6 +72,7 @@ __all__ = [
     "AuditError",
     "AuditLog",
     "AuthenticationError",
+    "Box",
     "Channel",
     "Client",
     "ConfigError",
@@ -79,6 +84,8 @@ __all__ = [
     "Kind",
     "Limits",
     "LocalCluster",
+    "Once",
+    "Opened",
     "Payload",
     "PayloadError",
     "Policy",
@@ -86,6 +93,7 @@ __all__ = [
     "Preflight",
     "Roster",
     "SafeserError",
+    "Secret",
     "Security",
     "SerializationError",
     "Serialize",
@@ -120,13 +128,17 @@ def _has_dask() -> bool:
 # Loaded when first used: the command line starts without NumPy, the library without Dask.
 _LAZY = {
     "AuditLog": "safeser.audit",
+    "Box": "safeser.channel.box",
     "Channel": "safeser.channel",
     "Client": "safeser.dask.client",
     "Identity": "safeser.identity",
     "LocalCluster": "safeser.dask.cluster",
+    "Once": "safeser.channel.once",
+    "Opened": "safeser.channel.box",
     "Policy": "safeser.policy",
     "Preflight": "safeser.sendable.preflight",
     "Roster": "safeser.identity",
+    "Secret": "safeser.identity.secret",
     "Security": "safeser.dask.security",
     "Serialize": "safeser.families.marked",
     "Serialized": "safeser.families.marked",

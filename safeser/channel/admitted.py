@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from safeser import families as serialization
 from safeser.channel.events import PendingRecords
 from safeser.errors import PolicyDenied, SafeserError
+from safeser.gate.detached import Message
 from safeser.gate.format import byte_count
 from safeser.gate.session import Verified
 from safeser.gate.values import Context, Grant, Kind, Limits
@@ -50,8 +51,23 @@ class Unverified:
         return f"Unverified({len(self.frames)} frames)"
 
 
+class Unsealed:
+    """A verified message that no session carried.
+
+    Only :meth:`safeser.channel.box_keys.BoxLink.heard` makes one, and only that link decides it.
+    """
+
+    __slots__ = ("__weakref__", "facts", "frames", "sequence", "session_id")
+
+    def __init__(self, message: Message, session_id: bytes, sequence: int) -> None:
+        self.facts = message.facts
+        self.frames = message.frames
+        self.session_id = session_id
+        self.sequence = sequence
+
+
 #: A message that a link decides; a link with a session takes only those that session verified.
-Arrived = Verified | Unverified
+Arrived = Verified | Unverified | Unsealed
 
 
 #: For reading pickles to derive their families, for checking payloads, and for loading them.

@@ -22,7 +22,7 @@ from safeser.identity import VerifyingKey
 from safeser.pickles import held_by
 from safeser.policy import Policy
 
-__all__ = ["OpenLink", "Unreadable"]
+__all__ = ["FixedPolicy", "OpenLink", "Unreadable"]
 
 _PICKLES = ("pickle", "cloudpickle")
 
@@ -44,7 +44,7 @@ class _NoSession:
         self.peer = UNKNOWN
 
 
-class _FixedPolicy:
+class FixedPolicy:
     """Stands for the channel of a policy that never changes and whose principals have no keys."""
 
     def __init__(self, policy: Policy) -> None:
@@ -90,7 +90,7 @@ class OpenLink(Link):
         same_host: bool | None = None,
     ) -> None:
         session: Any = _NoSession(local)
-        channel: Any = _FixedPolicy(policy)
+        channel: Any = FixedPolicy(policy)
         super().__init__(
             session=session,
             channel=channel,

@@ -22,7 +22,7 @@ from safeser.gate.values import Limits
 Buffer = bytes | bytearray | memoryview
 
 MAGIC = b"SSm2"
-DATA, CLOSE = 1, 2  # 3 and up: detached messages and whatever comes; each has a decision of its own
+DATA, CLOSE = 1, 2  # 3 is a detached message; each that comes has a decision of its own
 
 #: Magic, message type, reserved: how every message begins, by its type.
 BEGIN = {kind: struct.pack("<4sB3x", MAGIC, kind) for kind in (DATA, CLOSE)}
@@ -168,10 +168,11 @@ def parse_prelude(data: Buffer, limits: Limits) -> Prelude:
     return Prelude(fields, tag, closes, sequence, block + GCM_TAG_SIZE, rest)
 
 
-def parse_block(block: bytes, rest: int, limits: Limits) -> Block:
+def parse_block(block: bytes, rest: int, limits: Limits, *, tags: bool = True) -> Block:
     """Return what an authentic *block* says, or raise :class:`EnvelopeError`.
 
     :param rest: bytes behind it, as the prelude announced them.
+    :param tags: whether the parts are encrypted, and so have tags among these bytes.
     """
     if len(block) < _HEAD.size:
         raise malformed("a block is shorter than its own numbers")
@@ -186,7 +187,7 @@ def parse_block(block: bytes, rest: int, limits: Limits) -> Block:
         counts, sizes, more = [count], [size], 0
     else:
         counts, sizes = grouped(lengths)
-        more = rest_size(sizes)
+        more = rest_size(sizes) if tags else sum(sizes[1:])
     if len(block) != first + sizes[0] or rest != more:
         raise malformed("the lengths of a message's frames don't add up to its size")
     # Memory that can be written to, as frames of their own are, and without what is not theirs.

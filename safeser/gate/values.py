@@ -21,9 +21,9 @@ UNKNOWN = "unknown"
 #: The author of a payload that a relay lost. Only dask and msgpack pass for it.
 ANY_AUTHOR = "any"
 
-#: How a message came: Dask on ``safeser://``, a guarded client's ``tcp://`` or ``tls://``, or
-#: neither: a program that seals, opens, serializes or deserializes by itself.
-TRANSPORTS = ("safeser", "tcp", "tls", "library")
+#: How a message came: Dask on ``safeser://``, a guarded client's ``tcp://`` or ``tls://``, by a
+#: program that seals, opens, serializes or deserializes by itself, or without a connection.
+TRANSPORTS = ("safeser", "tcp", "tls", "library", "box")
 
 #: Built-in serialization families, the least powerful first. ``error`` carries failures as data.
 FAMILIES = ("msgpack", "error", "dask", "pickle", "cloudpickle")

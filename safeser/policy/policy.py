@@ -48,6 +48,7 @@ class Policy:
     :param limits: bounds on one message; defaults where the file names none.
     :param dashboard: the address at which Dask's web pages may be served besides loopback, if any.
     :param roster: the public keys that the policy lists inline, all of them active.
+    :param audit: ``"required"``, or ``"none"`` where a box may work without a log.
     :param acknowledged: paths of code that the policy says are meant.
     :param written: with ``mode: observe``, what its contexts would decide; otherwise None.
     """
@@ -60,6 +61,7 @@ class Policy:
     limits: Limits
     roster: Roster
     dashboard: str | None
+    audit: str
     acknowledged: tuple[AcknowledgedModel, ...]
     _periods: Periods
     written: Policy | None = None
@@ -127,6 +129,7 @@ class Policy:
                 for key in principal.keys
             ),
             dashboard=model.dashboard.address if model.dashboard is not None else None,
+            audit=model.audit,
             acknowledged=model.acknowledge,
         )
         written = make(_periods=Periods(compiled, clock))

@@ -61,8 +61,8 @@ WEAKEST: Mapping[str, Kind] = MappingProxyType(
     }
 )
 
-#: Transports whose connections are sessions of the envelope.
-SESSION_TRANSPORTS = frozenset({"safeser", "library"})
+#: Ways by which the sender of a message is proven: sessions of the envelope, and boxes.
+SESSION_TRANSPORTS = frozenset({"safeser", "library", "box"})
 
 #: What the audit log has of decisions: a record of each, records of refusals and of code, or counts
 #: alone. The later, the less.

@@ -221,6 +221,9 @@ def _settings(old: Policy, new: Policy, domain: Domain) -> Iterator[Setting]:
     if old.dashboard != new.dashboard:
         effect = "tightens" if new.dashboard is None else "loosens"
         yield Setting(effect, "dashboard.address", old.dashboard or "", new.dashboard or "")
+    if old.audit != new.audit:
+        effect = "loosens" if new.audit == "none" else "tightens"
+        yield Setting(effect, "audit", old.audit, new.audit)
     for family in sorted(old.families ^ new.families):
         # What may pass in it stands among the changes.
         yield _entry(f"families {family}", "declared", added=family in new.families)
@@ -262,7 +265,7 @@ def way_words(ways: tuple[Way, ...], domain: Domain) -> str:
     return over + near
 
 
-_TRANSPORTS = 5
+_TRANSPORTS = 6
 _HOSTS = {True: "this host", False: "another host", None: "an unknown host"}
 
 

@@ -224,8 +224,8 @@ def _admitted(fields: Mapping[str, object]) -> Message | None:
     )
     if found is None or (reads and found.author is None):
         return None
-    way = "library" if fields.get("transport") == "library" else "safeser"
-    return found._replace(transport=way, reads=reads)
+    way = fields.get("transport")
+    return found._replace(transport=way if way in ("library", "box") else "safeser", reads=reads)
 
 
 def _message(

@@ -38,6 +38,7 @@ from safeser.policy.source.scope import Scope, Step
 
 #: Whether the contexts decide, or are only compared with what passes.
 MODES = ("enforce", "observe")
+LOGS = ("required", "none")
 
 _MAX_CONTEXTS = 256  # looking for unreachable ones is quadratic
 _MAX_REVISION = 2**63 - 1  # what a handshake can carry
@@ -214,6 +215,8 @@ class PolicyModel(Strict):
     """Raised with every change; running processes take none that is lower."""
     mode: Annotated[str, one_of(MODES, "mode")] = MODES[0]
     """`observe`: what the contexts refuse passes and is recorded, but code where none sends any."""
+    audit: Annotated[str, one_of(LOGS, "audit")] = LOGS[0]
+    """`none`: a box may work without a log; whatever has connections always needs one."""
     # Families that programs register; each is compared with every list by itself.
     families: frozenset[str] = stated(
         Reading(

@@ -1,0 +1,583 @@
+"""Whose keys count for a box: those of a roster, which follows its files, or a shared secret.
+
+The one rule: a key counts if it counts now. What a message says of the time when it was sealed
+rescues no key that was retired since.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from safeser.audit import AuditLog, SessionFacts
+from safeser.channel.admitted import Received, Unsealed
+from safeser.channel.door import Channel
+from safeser.channel.events import AuditSink
+from safeser.channel.link import Link
+from safeser.channel.records import ID_LENGTH, logged_failures, note_refusal
+from safeser.channel.reload import LiveFiles
+from safeser.channel.standing import Standing
+from safeser.channel.unauthenticated import FixedPolicy
+from safeser.channel.watcher import unwatch, watch
+from safeser.errors import AuthenticationError, ConfigError, EnvelopeError, SafeserError
+from safeser.gate.detached import (
+    NO_KEY,
+    PAIR,
+    READERS,
+    SHARED,
+    SIGNED,
+    Ends,
+    Facts,
+    Message,
+    Sealed,
+    Verify,
+)
+from safeser.gate.key_pairs import PublicKey
+from safeser.gate.values import UNKNOWN, Context, Grant, Kind
+from safeser.identity import Identity, KeyState, Roster, RosterEntry, VerifyingKey
+from safeser.identity.secret import ENVIRONMENT, Secret
+from safeser.policy import Policy
+
+__all__ = ["AnyLog", "BoxKeys", "Hop", "RosterKeys", "SecretKeys", "load_secrets"]
+
+logger = logging.getLogger("safeser.channel")
+
+#: The one principal of all who have a shared secret.
+SHARED_PRINCIPAL = "shared"
+
+#: How ``about`` names a direction in a shared box.
+_DIRECTION = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9_.@-]{0,63}) -> ([A-Za-z0-9][A-Za-z0-9_.@-]{0,63})(?:: |\Z)"
+)
+
+#: Hops and directions that a box keeps. X25519 takes 30 us, and each link some kilobytes.
+_MOST_HOPS = 1024
+
+_DAY = 86_400
+
+#: A log, or a folder with the key of one.
+AnyLog = AuditSink | str | os.PathLike[str]
+
+
+class _Pair:
+    """Stands for the session of a link: two principals, and an id of their keys."""
+
+    def __init__(self, ends: Ends, *, local: str, peer: str) -> None:
+        self.id = ends.id
+        self.local = local
+        self.peer = peer
+
+
+class BoxLink(Link):
+    """Decides and records what one principal seals for another, which no session carries."""
+
+    def __init__(
+        self, ends: Ends, *, local: str, peer: str, channel: Any, audit: AuditSink, key: str
+    ) -> None:
+        session: Any = _Pair(ends, local=local, peer=peer)
+        self._key = key
+        super().__init__(session=session, channel=channel, audit=audit, transport="box")
+        self._heard = 0
+
+    def _session_facts(self) -> SessionFacts:
+        return SessionFacts(
+            self.session.id.hex()[:ID_LENGTH],
+            {"key": self._key, "peer": self.peer, "transport": self.transport},
+        )
+
+    def heard(self, message: Message) -> Unsealed:
+        """Return a verified message as one of this link."""
+        self._heard += 1
+        return Unsealed(message, self.session.id, self._heard)
+
+    def event(
+        self, name: str, context: Context, payload: Any, rule: str, permitted: bool, **said: Any
+    ) -> dict[str, Any]:
+        made = super().event(name, context, payload, rule, permitted, **said)
+        if isinstance(payload, Received) and isinstance(payload.verified, Unsealed):
+            made["id"] = payload.verified.facts.id.hex()
+        return made
+
+    def note_message(self, context: Context, error: SafeserError, facts: Facts) -> None:
+        """Record the refusal of a verified message before its payload is decided."""
+        self.attribute(error)
+        said = self.event(
+            *("refuse", context, None, error.rule, False), where=error.where, reason=error.message
+        )
+        with logged_failures():
+            self._record_refusal({**said, "id": facts.id.hex()})
+        error.recorded = True
+
+
+class Hop(NamedTuple):
+    """The keys of messages in one direction, and the link that decides and records them.
+
+    :param verify: tells whether a signature is the sender's; None where it has no signing key.
+    """
+
+    ends: Ends
+    link: BoxLink
+    verify: Verify | None = None
+
+
+class BoxKeys(Protocol):
+    """What a box asks: which keys there are now, and who decides about what they seal."""
+
+    clock: Callable[[], float]
+    channel: Any
+    principal: str
+
+    def sealing(self, to: str | None, about: str, *, signed: bool) -> Hop:
+        """Return the hop by which this process seals for *to*.
+
+        :raises ConfigError: if there is none.
+        """
+
+    def opening(self, sealed: Sealed, about: str) -> Hop:
+        """Return the hop by which the message *sealed*, not authentic yet, may be opened.
+
+        :raises EnvelopeError: if none of the keys that count makes such messages for this process.
+        """
+
+    def sign(self, data: bytes) -> bytes:
+        """Return this process's signature."""
+
+    def note_unauthenticated(self, error: EnvelopeError) -> None:
+        """Record the refusal of bytes that prove no sender."""
+
+    def close(self) -> None:
+        """Close what was opened for the box."""
+
+
+class _Keys:
+    """What both ways to know keys have in common: a log, and a clock that a test can set."""
+
+    def __init__(self, principal: str, audit: AnyLog | None, policy: Policy) -> None:
+        self.clock: Callable[[], float] = time.time
+        self.principal = principal
+        self.audit, self._own_log = _open_log(audit, principal, policy)
+
+    def note_unauthenticated(self, error: EnvelopeError) -> None:
+        """Record the refusal of bytes that prove no sender."""
+        error.decided_by("", self.principal)
+        note_refusal(self.audit, Context(UNKNOWN, self.principal, Kind.ADMIN), error)
+        error.recorded = True
+
+    def close(self) -> None:
+        """Close the log, if it was opened for the box."""
+        if self._own_log is not None:
+            self._own_log.close()
+
+
+class _Known(NamedTuple):
+    """The hops of one state of the files, on one day."""
+
+    standing: Standing
+    day: int
+    date: datetime.date
+    sealing: dict[tuple[str | None, bool], Hop]
+    opening: dict[tuple[int, bytes], Hop]
+
+
+class RosterKeys(_Keys):
+    """One identity, the keys of a roster, and a policy, in files that may change.
+
+    :param folder: has ``<principal>.key``, ``roster`` and, unless *policy* says which, a policy.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        principal: str,
+        *,
+        policy: str | os.PathLike[str] | None,
+        audit: AnyLog | None,
+    ) -> None:
+        identity_path, roster_path = folder / f"{principal}.key", folder / "roster"
+        identity = Identity.load(identity_path)
+        if identity.principal != principal:
+            raise ConfigError(
+                f"{identity_path} is the key of {identity.principal!r}, not of {principal!r}",
+                rule="config.identity",
+                fix="Name the principal whose key it is.",
+            )
+        policy = os.fspath(folder / "policy.yaml" if policy is None else policy)
+        loaded = Policy.load(policy)
+        if audit is None and (folder / "audit.key").exists():
+            audit = folder
+        super().__init__(principal, audit, loaded)
+        self.channel = Channel(
+            identity=identity, policy=loaded, audit=self.audit, roster=Roster.load(roster_path)
+        )
+        self._files = LiveFiles(
+            self.channel, identity=identity_path, policy=policy, roster=roster_path
+        )
+        watch(self._files)
+        self._known = self._state()
+
+    def _state(self) -> _Known:
+        """Return what is known of the files that are in force; another state knows nothing yet."""
+        day = int(self.clock() // _DAY)
+        known = getattr(self, "_known", None)
+        if known is None or known.standing is not self.channel.standing or known.day != day:
+            date = datetime.datetime.fromtimestamp(day * _DAY, datetime.UTC).date()
+            known = self._known = _Known(self.channel.standing, day, date, {}, {})
+        return known
+
+    # --- sealing -----------------------------------------------------------------------------
+
+    def sealing(self, to: str | None, about: str, *, signed: bool) -> Hop:
+        """Return the hop by which this process seals for *to*; see :class:`BoxKeys`."""
+        known = self._state()
+        hop = known.sealing.get((to, signed))
+        if hop is None:
+            hop = self._kept(known.sealing, (to, signed), self._sealing(known, to, signed))
+        return hop
+
+    def _sealing(self, known: _Known, to: str | None, signed: bool) -> Hop:
+        identity, standing = known.standing.identity, known.standing
+        own = standing.end_of_key(identity.public, identity.principal, known.date)
+        if own is not None:
+            raise AuthenticationError(
+                f"this process may not seal: {own}",
+                rule=own.rule,
+                fix="Give it a key that the roster lists as active.",
+            )
+        if signed:
+            self._require_listed_signing(standing, identity)
+        if to is None:
+            if not signed:
+                raise ConfigError(
+                    "a message needs a recipient",
+                    rule="box.recipient",
+                    fix="Name the principal that opens it: to=...; or sign it for whoever reads:"
+                    " signed=True.",
+                )
+            ends = Ends(
+                READERS,
+                sender=identity.principal,
+                recipient="",
+                sender_key=identity.require_verifying().raw,
+                recipient_key=NO_KEY,
+                secret=b"",
+            )
+            return self._hop(ends, to=identity.principal)
+        entries = [
+            each
+            for each in standing.roster.entries
+            if each.principal == to and each.speaks(known.date)
+        ]
+        if not entries:
+            raise ConfigError(
+                f"the roster lists no active key of {to!r}",
+                rule="box.recipient",
+                fix="List its key, or name another recipient.",
+            )
+        # Several while a key is replaced: the process has the newest, or is about to.
+        newest = max(entries, key=lambda each: each.created).public
+        ends = Ends(
+            SIGNED if signed else PAIR,
+            sender=identity.principal,
+            recipient=to,
+            sender_key=identity.public.raw,
+            recipient_key=newest.raw,
+            secret=identity.exchange(newest),
+        )
+        return self._hop(ends, to=to)
+
+    @staticmethod
+    def _require_listed_signing(standing: Standing, identity: Identity) -> None:
+        entry = standing.roster.entry_of(identity.require_verifying())
+        if entry is None or entry.principal != identity.principal:
+            raise ConfigError(
+                f"the roster lists no signing key of {identity.principal!r}",
+                rule="box.signing",
+                fix="Add the line that 'safeser keys fingerprint' prints for its key file.",
+            )
+
+    def sign(self, data: bytes) -> bytes:
+        """Return this process's signature over *data*."""
+        return self.channel.identity.sign(data)
+
+    # --- opening -----------------------------------------------------------------------------
+
+    def opening(self, sealed: Sealed, about: str) -> Hop:
+        """Return the hop by which *sealed* may be opened; see :class:`BoxKeys`."""
+        known = self._state()
+        if sealed.mode == SHARED:
+            raise EnvelopeError(
+                "a message that a shared secret sealed is opened where a roster says who may",
+                rule="box.kind",
+                fix="Open it with Box.shared; such a secret proves no sender.",
+            )
+        own = known.standing.identity.public.raw
+        if sealed.recipient_key != (NO_KEY if sealed.mode == READERS else own):
+            raise self._not_for_us(known, sealed)
+        hop = known.opening.get((sealed.mode, sealed.sender_key))
+        if hop is None:
+            made = self._opening(known, sealed)
+            hop = self._kept(known.opening, (sealed.mode, sealed.sender_key), made)
+        return hop
+
+    def _opening(self, known: _Known, sealed: Sealed) -> Hop:
+        entry = self._entry(known, sealed)
+        identity, verifying = known.standing.identity, entry.verifying
+        readers = sealed.mode == READERS
+        ends = Ends(
+            sealed.mode,
+            sender=entry.principal,
+            recipient="" if readers else identity.principal,
+            sender_key=sealed.sender_key,
+            recipient_key=sealed.recipient_key,
+            secret=b"" if readers else identity.exchange(entry.public),
+        )
+        hop = self._hop(ends, of=entry)
+        return hop._replace(verify=None if verifying is None else verifying.verify)
+
+    def _entry(self, known: _Known, sealed: Sealed) -> RosterEntry:
+        """Return the line of the roster whose key sealed it, if that key counts today.
+
+        A signature counts for as long as signatures by its key do, verify-only too. Without one,
+        the key has to be active.
+        """
+        signed = sealed.mode in (SIGNED, READERS)
+        make = VerifyingKey if sealed.mode == READERS else PublicKey
+        try:
+            entry = known.standing.roster.entry_of(make(sealed.sender_key))
+        except ConfigError:  # no key at all
+            entry = None
+        if entry is None:
+            raise AuthenticationError(
+                "the roster does not list the key that sealed a message",
+                rule="key.unlisted",
+                fix="List the key of its sender; or it was sealed for readers of another roster.",
+            )
+        ending = known.standing.end_of_key(entry.public, entry.principal, known.date)
+        if ending is not None and signed and entry.state is KeyState.VERIFY_ONLY:
+            ending = None if not entry.ended(known.date) else ending
+        if ending is not None:
+            raise AuthenticationError(f"a message is not opened: {ending}", rule=ending.rule)
+        if not entry.owner.has_on(known.date):
+            raise AuthenticationError(
+                f"the key of {entry.principal} that sealed a message is valid from"
+                f" {entry.not_before} on",
+                rule="key.pending",
+            )
+        return entry
+
+    @staticmethod
+    def _not_for_us(known: _Known, sealed: Sealed) -> EnvelopeError:
+        mine = ""
+        try:
+            entry = known.standing.roster.entry_of(PublicKey(sealed.recipient_key))
+            if entry is not None and entry.principal == known.standing.identity.principal:
+                mine = ", by an earlier or later key of it"
+        except ConfigError:
+            pass
+        return EnvelopeError(
+            f"a message was sealed for another recipient than this one{mine}",
+            rule="box.recipient",
+            fix="Seal it again, for the key that the recipient has now." if mine else "",
+        )
+
+    def _hop(self, ends: Ends, *, to: str = "", of: RosterEntry | None = None) -> Hop:
+        peer = to if of is None else of.principal
+        key = (of.public if of is not None else self.channel.identity.public).fingerprint
+        link = BoxLink(
+            ends,
+            local=self.principal,
+            peer=peer,
+            channel=self.channel,
+            audit=self.audit,
+            key=key,
+        )
+        return Hop(ends, link)
+
+    @staticmethod
+    def _kept(kept: dict[Any, Hop], key: object, hop: Hop) -> Hop:
+        if len(kept) >= _MOST_HOPS:
+            kept.clear()
+        kept[key] = hop
+        return hop
+
+    def close(self) -> None:
+        """Stop looking at the files, and close the log if it was opened for the box."""
+        unwatch(self._files)
+        super().close()
+
+
+class SecretKeys(_Keys):
+    """One secret, or two while it is replaced, and the policy of all who have it.
+
+    :param secrets: the first one seals, each opens.
+    """
+
+    def __init__(
+        self,
+        secrets: Sequence[Secret],
+        *,
+        policy: Policy | str | os.PathLike[str],
+        audit: AnyLog | None,
+    ) -> None:
+        loaded = policy if isinstance(policy, Policy) else Policy.load(policy)
+        own = Context(SHARED_PRINCIPAL, SHARED_PRINCIPAL, Kind.DATA, transport="box")
+        for sealing in (True, False):
+            _refuse_code(loaded.grant(own, sealing=sealing))
+        super().__init__(SHARED_PRINCIPAL, audit, loaded)
+        self.channel = FixedPolicy(loaded)
+        self._secrets = {each.id: each for each in secrets}
+        self._first = secrets[0]
+        self._hops: dict[tuple[bytes, tuple[str, str]], Hop] = {}
+        #: Whether this box seals or opens, by direction.
+        self._ways: dict[tuple[str, str], str] = {}
+
+    def sealing(self, to: str | None, about: str, *, signed: bool) -> Hop:
+        """Return the hop by which this process seals about *about*; see :class:`BoxKeys`."""
+        if to is not None or signed:
+            raise ConfigError(
+                "a shared secret has one principal, and signs nothing",
+                rule="box.recipient",
+                fix="Leave out to= and signed=; or give each process a key, and use Box.at.",
+            )
+        return self._hop(self._first, self._way(about, "seal"))
+
+    def opening(self, sealed: Sealed, about: str) -> Hop:
+        """Return the hop by which *sealed* may be opened; see :class:`BoxKeys`."""
+        if sealed.mode != SHARED:
+            raise EnvelopeError(
+                "a message that a principal's key sealed is opened by a shared secret",
+                rule="box.kind",
+                fix="Open it with Box.at.",
+            )
+        secret = self._secrets.get(sealed.sender_key)
+        if secret is None or sealed.recipient_key != NO_KEY:
+            raise EnvelopeError(
+                "a message was sealed by another secret",
+                rule="box.secret",
+                fix="Give this box the secret of its sender; two of them while it is replaced.",
+            )
+        return self._hop(secret, self._way(about, "open"))
+
+    def _way(self, about: str, what: str) -> tuple[str, str]:
+        """Return the direction that *about* names, in which this box does one thing alone."""
+        found = _DIRECTION.match(about)
+        if found is None:
+            return SHARED_PRINCIPAL, SHARED_PRINCIPAL
+        way = (found[1], found[2])
+        if way[0] == way[1]:
+            raise ConfigError(
+                f"a direction from {way[0]!r} to itself", rule="box.direction", fix=_TWO_ENDS
+            )
+        if len(self._ways) >= _MOST_HOPS and way not in self._ways:
+            del self._ways[next(iter(self._ways))]
+        if self._ways.setdefault(way, what) != what:
+            both = "sealed, and is opened by the same box" if what == "open" else "opened by a box"
+            raise EnvelopeError(
+                f"what goes from {way[0]} to {way[1]} is {both}",
+                rule="box.reflected",
+                fix=_TWO_ENDS,
+            )
+        return way
+
+    def _hop(self, secret: Secret, way: tuple[str, str]) -> Hop:
+        hop = self._hops.get((secret.id, way))
+        if hop is None:
+            ends = Ends(
+                SHARED,
+                sender=way[0],
+                recipient=way[1],
+                sender_key=secret.id,
+                recipient_key=NO_KEY,
+                secret=secret.exchange(),
+            )
+            link = BoxLink(
+                ends,
+                local=SHARED_PRINCIPAL,
+                peer=SHARED_PRINCIPAL,
+                channel=self.channel,
+                audit=self.audit,
+                key=secret.fingerprint,
+            )
+            if len(self._hops) >= _MOST_HOPS:
+                self._hops.clear()
+            hop = self._hops[secret.id, way] = Hop(ends, link)
+        return hop
+
+    def sign(self, data: bytes) -> bytes:
+        raise ConfigError("a shared secret signs nothing", rule="box.recipient")
+
+
+_TWO_ENDS = "Name the end that seals, then the end that opens: about='client -> server: tasks'."
+
+
+def _refuse_code(grant: Grant) -> None:
+    """Refuse a policy that would let all who have a secret run code as each other."""
+    if "cloudpickle" in grant.families or grant.submission != "none":
+        raise ConfigError(
+            f"context {grant.context!r} grants code, and a shared secret proves no sender",
+            rule="box.code",
+            fix="Take cloudpickle and submission out of it; or give each process a key, and use"
+            " Box.at.",
+        )
+
+
+def load_secrets(given: Any) -> list[Secret]:
+    """Return the one or two secrets that *given* names, or the environment where it is None."""
+    if given is None:
+        paths = os.environ.get(ENVIRONMENT, "")
+        given = paths.split(os.pathsep) if paths else []
+    one = isinstance(given, str | bytes | os.PathLike | Secret)
+    listed = [given] if one else list(given)
+    if not 1 <= len(listed) <= 2 or any(isinstance(each, bytes) for each in listed):
+        raise ConfigError(
+            "a shared box takes one secret, or two while it is replaced",
+            rule="config.secret",
+            fix="Make one with 'safeser keys secret FILE', and pass its path or set"
+            f" {ENVIRONMENT}; text and passphrases can be guessed.",
+        )
+    return [each if isinstance(each, Secret) else Secret.load(each) for each in listed]
+
+
+class _NoLog:
+    """Stands for the log of a box whose policy says ``audit: none``."""
+
+    def record(self, event: Mapping[str, Any], /) -> None:
+        """Drop an event."""
+
+    def record_all(self, events: Sequence[Mapping[str, Any]], /) -> None:
+        """Drop events."""
+
+    def count(self, *_: Any, **__: Any) -> None:
+        """Drop a count."""
+
+
+def _open_log(
+    audit: AnyLog | None, principal: str, policy: Policy
+) -> tuple[AuditSink, AuditLog | None]:
+    """Return the log of a box, and again if it was opened for the box.
+
+    :raises ConfigError: if the policy wants one, and there is none.
+    """
+    if isinstance(audit, str | os.PathLike):
+        folder = Path(audit)
+        named = (policy.name, policy.revision, policy.sha256)
+        key = folder / "audit.key"
+        log = AuditLog.open(folder / "audit", key=key, principal=principal, policy=named)
+        return log, log
+    if audit is not None:
+        return audit, None
+    if policy.audit != "none":
+        raise ConfigError(
+            f"policy {policy.name!r} wants a log, and there is no key of one",
+            rule="box.audit",
+            fix="Pass audit= a folder that has audit.key, which 'safeser keys init' makes; or say"
+            " 'audit: none' in the policy.",
+        )
+    logger.warning("%s: this box has no log: nothing that it decides is recorded", principal)
+    return _NoLog(), None

@@ -1,0 +1,216 @@
+"""What was opened already: ids of detached messages on disk, so that each opens once.
+
+The one rule: where the store does not know, the answer is no. A store that is full, lost, or whose
+clock went back refuses.
+
+RFC 4303's window needs sequence numbers, and so a sender that keeps count; messages of a queue have
+none. So ids are kept, each until its message has expired. What keeps that right:
+
+- *Lost.* A new store refuses what was dated before it was made, and :data:`FUTURE` seconds more: a
+  sender's clock may be so far ahead, and so may the message that a lost store had taken last.
+- *Forgotten.* An id goes only after its message expired by the latest time that the store has
+  seen. Behind that time a clock that goes back refuses everything: ids were forgotten.
+- *Full.* Beyond ``most`` ids nothing opens until some expire.
+- *Several processes.* One transaction of SQLite takes an id; it ends when the decision is recorded,
+  and leaves nothing where the message is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from math import ceil
+from pathlib import Path
+
+from safeser.errors import ConfigError, EnvelopeError
+from safeser.gate.detached import FUTURE, Facts
+from safeser.identity.access import check_private
+from safeser.identity.files import reason, refused, write_new
+from safeser.identity.paths import Unfit, open_file
+
+__all__ = ["Once"]
+
+#: Seconds that one process waits for another's transaction.
+_PATIENCE = 5.0
+
+_TABLES = """
+create table if not exists store (start integer, latest integer, count integer);
+create table if not exists opened (id blob primary key, ends integer) without rowid;
+create index if not exists opened_ends on opened (ends);
+"""
+
+
+class Once:
+    """A file of the ids of messages that were opened, which processes of one machine may share.
+
+    It is made when it is missing, and then refuses all messages that were dated before, or within
+    :data:`~safeser.gate.detached.FUTURE` seconds: what was opened of those, only the lost file
+    knew. So make it before the first message is sealed. A file that is restored from a backup has
+    forgotten what was opened since; remove it instead. A message without an end (``ttl=None``) is
+    refused: its id could never be forgotten.
+
+    :param path: of the file, in a folder of this user; SQLite keeps two more beside it.
+    :param most: ids that it holds at most; while it is full, all messages are refused.
+    :param clock: seconds since 1970.
+    :raises ConfigError: if the file cannot be made, is not such a store, or is another user's.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        most: int = 1_000_000,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.path = Path(path).absolute()
+        self.most = most
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._process = 0
+        self._file: tuple[int, int] | None = None
+        self._database: sqlite3.Connection | None = None
+        try:
+            with self._lock:
+                self._opened()
+        except sqlite3.Error as error:
+            raise refused(
+                self.path, f"is no store of opened messages: {error}", rule="box.once"
+            ) from None
+
+    @contextmanager
+    def taking(self, sender: str, facts: Facts) -> Iterator[None]:
+        """Take a message as opened, durably, if the block ends without an error.
+
+        :raises EnvelopeError: before the block, if it was opened before, or the store cannot tell;
+            after it, if the store cannot be written.
+        """
+        with self._lock, _refusing():
+            database = self._opened()
+            database.execute("begin immediate")
+            try:
+                self._take(database, sender.encode("utf-8") + b"\0" + facts.id, facts)
+                yield
+                database.execute("commit")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    database.execute("rollback")
+                raise
+
+    def _take(self, database: sqlite3.Connection, identity: bytes, facts: Facts) -> None:
+        start, latest, count = database.execute("select start, latest, count from store").fetchone()
+        now, ends = int(self._clock()), facts.ends
+        if now < latest - FUTURE:
+            raise EnvelopeError(
+                f"the clock went back {latest - now} seconds since a message was opened once",
+                rule="box.once-clock",
+                fix=f"Set the clock; or remove {self.path}: what was dated before then is refused.",
+            )
+        now = max(now, latest)
+        if ends is None:
+            raise EnvelopeError(
+                "a message without an end cannot be opened once",
+                rule="box.once-endless",
+                fix="Seal it with a ttl.",
+            )
+        if facts.made < start:
+            raise EnvelopeError(
+                "a message was sealed before the store of opened messages was made",
+                rule="box.once-start",
+                fix="Seal it again. Make the store before the first message, and keep its file.",
+            )
+        if ends < now:
+            raise EnvelopeError("a message has expired", rule="box.expired", fix="Seal it again.")
+        known = database.execute("select 1 from opened where id = ?", (identity,)).fetchone()
+        if known is not None:
+            raise EnvelopeError("a message was opened before", rule="box.replayed")
+        count += 1 - database.execute("delete from opened where ends < ?", (now,)).rowcount
+        if count > self.most:
+            raise EnvelopeError(
+                f"the store of opened messages is full ({self.most})",
+                rule="box.once-full",
+                fix="Wait until some expire; seal with a shorter ttl, or open with Once(most=...).",
+            )
+        database.execute("insert into opened values (?, ?)", (identity, ends))
+        database.execute("update store set latest = ?, count = ?", (now, count))
+
+    def _opened(self) -> sqlite3.Connection:
+        """Return the connection of this process to the file that has the path now."""
+        # Not a forked parent's, nor one to a file that was removed: two processes would have two.
+        if self._database is not None and self._process == os.getpid():
+            if self._file == _identity_of(self.path):
+                return self._database
+            self._database.close()
+        self._database = None
+        with suppress(FileExistsError):
+            try:
+                write_new(self.path, b"", mode=0o600)
+            except FileExistsError:
+                raise
+            except OSError as error:
+                raise refused(
+                    self.path, f"cannot be made: {reason(error)}", rule="box.once"
+                ) from None
+        _require_own(self.path)
+        self._file = _identity_of(self.path)
+        database = sqlite3.connect(
+            self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+        )
+        database.execute("pragma journal_mode = wal")
+        database.execute("pragma synchronous = full")
+        database.executescript(f"begin immediate; {_TABLES}")
+        if database.execute("select 1 from store").fetchone() is None:
+            now = self._clock()
+            database.execute("insert into store values (?, ?, 0)", (ceil(now) + FUTURE, int(now)))
+        database.execute("commit")
+        self._database, self._process = database, os.getpid()
+        return database
+
+    def close(self) -> None:
+        """Close the file; another call opens it again."""
+        with self._lock:
+            if self._database is not None and self._process == os.getpid():
+                self._database.close()
+            self._database = None
+
+    def __repr__(self) -> str:
+        return f"Once({str(self.path)!r})"
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Raise :class:`EnvelopeError` where the store fails: it cannot tell what was opened."""
+    try:
+        yield
+    except (sqlite3.Error, ConfigError) as error:
+        what = error.message if isinstance(error, ConfigError) else str(error)
+        raise EnvelopeError(
+            f"the store of opened messages cannot be used: {what}",
+            rule="box.once",
+            fix="Free space on its disk, or correct the path; until then nothing opens.",
+        ) from None
+
+
+def _identity_of(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _require_own(path: Path) -> None:
+    """Refuse a file that another user could have made, chosen, read or replaced."""
+    try:
+        handle = open_file(str(path))
+        try:
+            check_private(handle, str(path))
+        finally:
+            os.close(handle)
+    except Unfit as error:
+        raise refused(path, error.what, rule="box.once", fix=error.fix) from None
+    except (OSError, ValueError) as error:
+        raise refused(path, f"cannot be read: {reason(error)}", rule="box.once") from None
