@@ -92,6 +92,7 @@ bench: $(VENV)/demo.stamp
 	@$(BIN)/python -m verification.benchmarks.pickles
 	@$(BIN)/python -m verification.benchmarks.families
 	@$(BIN)/python -m verification.benchmarks.messages
+	@$(BIN)/python -m verification.benchmarks.boxes
 	@$(BIN)/python -m verification.benchmarks.tokens
 	@$(BIN)/python -m verification.benchmarks.sealed
 	@$(BIN)/python -m verification.benchmarks.serialization

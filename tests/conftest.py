@@ -81,7 +81,7 @@ TOGETHER = (
         "dask/clusters/test_cluster.py",
         "dask/clusters/test_commands.py",
         "dask/clusters/test_encryption.py",
-        "dask/monitoring/test_metrics.py",
+        "dask/test_monitoring.py",
         "cli/test_doctor.py",
     ),
     # default and sealed

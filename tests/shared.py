@@ -20,7 +20,7 @@ These files start their own, below tests/:
 - to fill a disk: dask/clusters/test_full_disk.py
 - with a clock of the test: dask/sealed/test_live_renewal.py
 - under a policy that only they can work under: dask/clusters/test_limits.py (a megabyte),
-  test_encryption.py, confinement/test_nannies.py, seeds/test_families_page.py, and in part
+  test_encryption.py, seeds/test_families_page.py, and in part
   dask/clusters/test_commands.py and test_ready_policies.py (nobody may register; trust in all)
 - where how a cluster starts is what is tested: cli/test_up_cluster.py, dask/test_group_clusters.py,
   dask/clusters/test_deployers.py, test_listening.py, test_rehearse_page.py,

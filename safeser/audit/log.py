@@ -133,7 +133,7 @@ class AuditLog(LogFiles):
         draft = self._draft(chain, everything=False)
         draft.add_events(events, plain=self.outputs is not None)
         self._write(chain, draft)
-        self.activity.add(draft.seen, draft.now)
+        self.activity.add(draft.seen)
 
     def record_or_keep(
         self, events: Sequence[Mapping[str, Field]], answers: Sequence[AuditFailure]
@@ -175,7 +175,7 @@ class AuditLog(LogFiles):
         seen: Seen = ({}, [])
         for event in events:
             see(seen, event)
-        self.activity.add(seen, now)
+        self.activity.add(seen)
         if first and self._keeper is not None:
             self._keeper.wake()  # it removes files, where it may
         return True
@@ -244,9 +244,8 @@ class AuditLog(LogFiles):
             if not is_of_disk(failure):
                 raise
             if chain is None:
-                now = self._now()
-                self._waiting.lose(times, now, failure)
-                self.activity.count(*decision[2:], kind=kind, times=times, now=now)
+                self._waiting.lose(times, self._now(), failure)
+                self.activity.count(*decision[2:], kind=kind, times=times)
 
     def _count(
         self, decision: Decision, times: int, kind: str, chain: ChainFile[State] | None = None
@@ -257,7 +256,7 @@ class AuditLog(LogFiles):
         _, _, operation, rule, permitted = decision
         if not permitted:
             note_refusal(state.refusals, rule, times)
-        self.activity.count(operation, rule, permitted, kind=kind, times=times, now=now)
+        self.activity.count(operation, rule, permitted, kind=kind, times=times)
         if due:
             self._write(chain, self._draft(chain, everything=True))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import celery
 from celery import signals, states
@@ -35,7 +35,18 @@ logger = logging.getLogger("safeser.boxes")
 
 #: Under what a request has the message that its arguments came in; of headers, it is no Opened.
 _KEY = "safeser"
+#: What else a request takes of a sealed body. It takes each, or a header would count in its place.
+_EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
 Context.safeser = None  # or Celery passes it on as a header of what the task sends
+
+
+class Installed(NamedTuple):
+    """What an app has of :func:`install`."""
+
+    once: Once | None
+    ttl: float
+    about: str
+    settings: dict[str, Any]
 
 
 def register(
@@ -78,9 +89,8 @@ def install(
 ) -> None:
     """Have *app* send tasks and results sealed, and run and read no others.
 
-    Call it in each process that makes the app, before tasks are defined, with the URL of the
-    results in ``app.conf.result_backend`` (Redis) if there is one. It turns off remote control,
-    which is not sealed.
+    Call it in each process that makes the app, after the app's own settings and before tasks are
+    defined. Results go to Redis, or nowhere. It turns off remote control, which is not sealed.
 
     :param tasks: the principal of the workers; None for a shared box.
     :param results: the principal of those who wait for results; None for a shared box.
@@ -97,19 +107,23 @@ def install(
     name = app.main or "celery"
     # kombu's registry is of the whole process, which may have several apps.
     called, back = f"safeser-{name}-tasks", f"safeser-{name}-results"
-    app.task_cls = SealedTask
-    app.conf.update(
-        task_protocol=2,
-        task_serializer=called,
-        accept_content=[
-            register(box, called, about=f"{name} tasks", to=tasks, ttl=ttl, opened=_arguments)
+    about = f"{name} tasks"
+    settings = {
+        "task_protocol": 2,
+        "task_serializer": called,
+        "accept_content": [
+            register(box, called, about=about, to=tasks, ttl=ttl, opened=_arguments)
         ],
-        result_serializer=back,
-        result_accept_content=[register(box, back, about=f"{name} results", to=results, ttl=ttl)],
-        worker_enable_remote_control=False,
-        result_backend=_sealed_backend(app.conf.result_backend),
-    )
-    app.safeser = once, ttl, f"{name} tasks"
+        "result_serializer": back,
+        "result_accept_content": [
+            register(box, back, about=f"{name} results", to=results, ttl=ttl)
+        ],
+        "worker_enable_remote_control": False,
+        "result_backend": _sealed_backend(app.conf.result_backend),
+    }
+    app.task_cls = SealedTask
+    app.conf.update(settings)
+    app.safeser = Installed(once, ttl, about, settings)
     signals.before_task_publish.connect(_name_task, dispatch_uid=__name__)
     signals.celeryd_after_setup.connect(_check_tasks, dispatch_uid=__name__)
 
@@ -147,7 +161,7 @@ def _arguments(message: Opened) -> tuple[Any, Any, dict[str, Any]]:
             rule="box.task",
             fix="Send it by an app that safeser.boxes.kombu.install was called for.",
         )
-    return body[0], body[1], {**body[2], _KEY: message}
+    return body[0], body[1], {**{name: body[2].get(name) for name in _EMBEDDED}, _KEY: message}
 
 
 class SealedTask(celery.Task):  # type: ignore[misc]  # Celery ships no types
@@ -180,7 +194,7 @@ class SealedTask(celery.Task):  # type: ignore[misc]  # Celery ships no types
             raise Ignore(str(error)) from None
 
     def _take(self, message: Opened) -> None:
-        once, ttl, about = self.app.safeser
+        once, ttl, about, _ = self.app.safeser
         if time.time() > message.made + ttl:
             raise EnvelopeError("a task has expired", rule="box.expired", fix="Send it again.")
         if once is not None:
@@ -214,10 +228,13 @@ def _of_task(task_id: str, meta: Any) -> Any:
 
 
 def _check_tasks(instance: Any, **_: Any) -> None:
-    """End a worker that has tasks which would run unsealed."""
-    if not hasattr(instance.app, "safeser"):
+    """End a worker that would run tasks unsealed."""
+    installed, checked = getattr(instance.app, "safeser", None), SealedTask.before_start
+    if installed is None:
         return
-    checked = SealedTask.before_start
+    for name, value in installed.settings.items():
+        if instance.app.conf[name] != value:
+            raise SystemExit(f"{name} was changed: call safeser.boxes.kombu.install after that")
     for name, task in instance.app.tasks.items():
         if type(task).before_start is not checked:
             raise SystemExit(f"{name} does not check what was sealed: derive it of SealedTask")

@@ -6,8 +6,9 @@ frames and get objects; every step between is here.
 
 from safeser.channel.admitted import Admitted, Arrived, Permitted, Received, Unverified
 from safeser.channel.door import Channel
-from safeser.channel.events import AuditSink, PendingRecords
+from safeser.channel.events import AuditSink, PendingRecords, RefusalRecords
 from safeser.channel.link import Link
+from safeser.channel.records import SINGLE_REFUSALS
 from safeser.channel.reload import LiveFiles
 from safeser.channel.renewal import Renewal, Step
 from safeser.channel.standing import Ending
@@ -15,6 +16,7 @@ from safeser.channel.unauthenticated import OpenLink, Unreadable
 from safeser.channel.watcher import unwatch, watch
 
 __all__ = [
+    "SINGLE_REFUSALS",
     "Admitted",
     "Arrived",
     "AuditSink",
@@ -26,6 +28,7 @@ __all__ = [
     "PendingRecords",
     "Permitted",
     "Received",
+    "RefusalRecords",
     "Renewal",
     "Step",
     "Unreadable",

@@ -39,7 +39,7 @@ from safeser.gate.detached import (
     Verify,
 )
 from safeser.gate.key_pairs import PublicKey
-from safeser.gate.values import UNKNOWN, Context, Grant, Kind
+from safeser.gate.values import UNKNOWN, Context, Kind
 from safeser.identity import Identity, KeyState, Roster, RosterEntry, VerifyingKey
 from safeser.identity.secret import ENVIRONMENT, Secret
 from safeser.policy import Policy
@@ -97,21 +97,29 @@ class BoxLink(Link):
         return Unsealed(message, self.session.id, self._heard)
 
     def event(
-        self, name: str, context: Context, payload: Any, rule: str, permitted: bool, **said: Any
+        self,
+        name: str,
+        context: Context,
+        payload: Any,
+        rule: str,
+        permitted: bool,
+        *,
+        message_id: bytes = b"",
+        **said: Any,
     ) -> dict[str, Any]:
         made = super().event(name, context, payload, rule, permitted, **said)
         if isinstance(payload, Received) and isinstance(payload.verified, Unsealed):
-            made["id"] = payload.verified.facts.id.hex()
-        return made
+            message_id = payload.verified.facts.id
+        return {**made, "id": message_id.hex()} if message_id else made
 
     def note_message(self, context: Context, error: SafeserError, facts: Facts) -> None:
         """Record the refusal of a verified message before its payload is decided."""
         self.attribute(error)
-        said = self.event(
-            *("refuse", context, None, error.rule, False), where=error.where, reason=error.message
-        )
+        said = ("refuse", context, None, error.rule)
         with logged_failures():
-            self._record_refusal({**said, "id": facts.id.hex()})
+            self._record_refusal(
+                *said, where=error.where, reason=error.message, message_id=facts.id
+            )
         error.recorded = True
 
 
@@ -207,24 +215,36 @@ class RosterKeys(_Keys):
                 rule="config.identity",
                 fix="Name the principal whose key it is.",
             )
-        policy = os.fspath(folder / "policy.yaml" if policy is None else policy)
-        loaded = Policy.load(policy)
+        self._paths = (
+            identity_path,
+            os.fspath(folder / "policy.yaml" if policy is None else policy),
+            roster_path,
+        )
+        loaded = Policy.load(self._paths[1])
         if audit is None and (folder / "audit.key").exists():
             audit = folder
         super().__init__(principal, audit, loaded)
+        self._follow(identity, loaded)
+
+    def _follow(self, identity: Identity, policy: Policy) -> None:
+        """Follow the files from now on, in this process."""
+        identity_path, policy_path, roster_path = self._paths
+        self._process = os.getpid()
         self.channel = Channel(
-            identity=identity, policy=loaded, audit=self.audit, roster=Roster.load(roster_path)
+            identity=identity, policy=policy, audit=self.audit, roster=Roster.load(roster_path)
         )
         self._files = LiveFiles(
-            self.channel, identity=identity_path, policy=policy, roster=roster_path
+            self.channel, identity=identity_path, policy=policy_path, roster=roster_path
         )
         watch(self._files)
-        self._known = self._state()
+        self._known: _Known | None = None
 
     def _state(self) -> _Known:
         """Return what is known of the files that are in force; another state knows nothing yet."""
-        day = int(self.clock() // _DAY)
-        known = getattr(self, "_known", None)
+        if self._process != os.getpid():
+            # A fork has neither the thread that looks at the files, nor may it wait for its locks.
+            self._follow(Identity.load(self._paths[0]), Policy.load(self._paths[1]))
+        known, day = self._known, int(self.clock() // _DAY)
         if known is None or known.standing is not self.channel.standing or known.day != day:
             date = datetime.datetime.fromtimestamp(day * _DAY, datetime.UTC).date()
             known = self._known = _Known(self.channel.standing, day, date, {}, {})
@@ -426,9 +446,7 @@ class SecretKeys(_Keys):
         audit: AnyLog | None,
     ) -> None:
         loaded = policy if isinstance(policy, Policy) else Policy.load(policy)
-        own = Context(SHARED_PRINCIPAL, SHARED_PRINCIPAL, Kind.DATA, transport="box")
-        for sealing in (True, False):
-            _refuse_code(loaded.grant(own, sealing=sealing))
+        _refuse_code(loaded)
         super().__init__(SHARED_PRINCIPAL, audit, loaded)
         self.channel = FixedPolicy(loaded)
         self._secrets = {each.id: each for each in secrets}
@@ -516,15 +534,23 @@ class SecretKeys(_Keys):
 _TWO_ENDS = "Name the end that seals, then the end that opens: about='client -> server: tasks'."
 
 
-def _refuse_code(grant: Grant) -> None:
-    """Refuse a policy that would let all who have a secret run code as each other."""
-    if "cloudpickle" in grant.families or grant.submission != "none":
-        raise ConfigError(
-            f"context {grant.context!r} grants code, and a shared secret proves no sender",
-            rule="box.code",
-            fix="Take cloudpickle and submission out of it; or give each process a key, and use"
-            " Box.at.",
-        )
+def _refuse_code(policy: Policy) -> None:
+    """Refuse a policy that would let all who have a secret run code as each other, or nothing."""
+    own = Context(SHARED_PRINCIPAL, SHARED_PRINCIPAL, Kind.DATA, transport="box")
+    for grant in (policy.bound(own, sealing=sealing) for sealing in (True, False)):
+        if "cloudpickle" in grant.families or grant.submission != "none":
+            raise ConfigError(
+                f"context {grant.context!r} grants code, and a shared secret proves no sender",
+                rule="box.code",
+                fix="Take cloudpickle and submission out of it; or give each process a key, and"
+                " use Box.at.",
+            )
+        if not grant.families:
+            raise ConfigError(
+                f"policy {policy.name!r} has no context from {SHARED_PRINCIPAL!r} to itself",
+                rule="box.policy",
+                fix="Begin with a copy of the ready policy 'shared'.",
+            )
 
 
 def load_secrets(given: Any) -> list[Secret]:

@@ -9,16 +9,17 @@ from __future__ import annotations
 import datetime
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import Any, NoReturn
+from typing import Any, NoReturn, overload
 from weakref import WeakSet
 
 from safeser.audit import AuditLog
 from safeser.channel.admitted import Admitted
+from safeser.channel.dialing import shaken
 from safeser.channel.events import AuditSink, event, short_reason
 from safeser.channel.link import Link
 from safeser.channel.records import PATIENCE, Recording, logged_failures
@@ -466,6 +467,59 @@ class Channel:
             with self._lock:
                 self._links[link.peer] = link
         return link
+
+    @overload
+    def dial(
+        self,
+        send: Callable[[bytes], Awaitable[Any]],
+        recv: Callable[[], Awaitable[Any]],
+        *,
+        peer: str | None = None,
+        address: str = "",
+    ) -> Awaitable[Link]: ...
+    @overload
+    def dial(
+        self,
+        send: Callable[[bytes], Any],
+        recv: Callable[[], Any],
+        *,
+        peer: str | None = None,
+        address: str = "",
+    ) -> Link: ...
+    def dial(
+        self,
+        send: Callable[[bytes], Any],
+        recv: Callable[[], Any],
+        *,
+        peer: str | None = None,
+        address: str = "",
+    ) -> Link | Awaitable[Link]:
+        """Return the link to whoever answers, after a handshake by whole messages.
+
+        :param send: sends one message; it may be asynchronous, as *recv* then is.
+        :param recv: returns the next message. Deadlines are the socket's.
+        :param peer: the principal that must be at the other end.
+        :raises AuthenticationError: if either side refuses the other.
+        """
+        return shaken(self, send, recv, initiator=True, peer=peer, address=address)
+
+    @overload
+    def answer(
+        self,
+        send: Callable[[bytes], Awaitable[Any]],
+        recv: Callable[[], Awaitable[Any]],
+        *,
+        address: str = "",
+    ) -> Awaitable[Link]: ...
+    @overload
+    def answer(
+        self, send: Callable[[bytes], Any], recv: Callable[[], Any], *, address: str = ""
+    ) -> Link: ...
+    def answer(
+        self, send: Callable[[bytes], Any], recv: Callable[[], Any], *, address: str = ""
+    ) -> Link | Awaitable[Link]:
+        """Return the link to a peer that dials, see :meth:`dial`."""
+        return shaken(self, send, recv, initiator=False, address=address)
 
     def _linked(self, principal: str) -> Link:
         link = self._links.get(principal)

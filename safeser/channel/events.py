@@ -138,6 +138,17 @@ class PendingRecords:
         self.events, self.counts = [], {}
 
 
+class RefusalRecords(Protocol):
+    """The records of one message's refusals, of which the first have one each.
+
+    :ivar single: how many have a record of their own.
+    :ivar counts: how many others there are, by what a count says of each.
+    """
+
+    single: int
+    counts: dict[Counted, int]
+
+
 def event(
     name: str,
     context: Context,

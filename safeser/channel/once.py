@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from math import ceil
 from pathlib import Path
+from weakref import WeakSet
 
 from safeser.errors import ConfigError, EnvelopeError
 from safeser.gate.detached import FUTURE, Facts
@@ -70,9 +71,9 @@ class Once:
         self.most = most
         self._clock = clock
         self._lock = threading.Lock()
-        self._process = 0
         self._file: tuple[int, int] | None = None
         self._database: sqlite3.Connection | None = None
+        _STORES.add(self)
         try:
             with self._lock:
                 self._opened()
@@ -139,12 +140,12 @@ class Once:
 
     def _opened(self) -> sqlite3.Connection:
         """Return the connection of this process to the file that has the path now."""
-        # Not a forked parent's, nor one to a file that was removed: two processes would have two.
-        if self._database is not None and self._process == os.getpid():
+        if self._database is not None:
             if self._file == _identity_of(self.path):
                 return self._database
+            # The file was removed, and another process may have made another one.
             self._database.close()
-        self._database = None
+            self._database = None
         with suppress(FileExistsError):
             try:
                 write_new(self.path, b"", mode=0o600)
@@ -166,18 +167,36 @@ class Once:
             now = self._clock()
             database.execute("insert into store values (?, ?, 0)", (ceil(now) + FUTURE, int(now)))
         database.execute("commit")
-        self._database, self._process = database, os.getpid()
+        self._database = database
         return database
 
     def close(self) -> None:
         """Close the file; another call opens it again."""
         with self._lock:
-            if self._database is not None and self._process == os.getpid():
+            if self._database is not None:
                 self._database.close()
             self._database = None
 
+    def _after_fork(self) -> None:
+        # The lock may be held by a thread that does not exist here, and SQLite's connections do not
+        # cross a fork: closing one would drop the parent's locks. It is kept, and not used.
+        _PARENTS.append(self._database)
+        self._lock, self._database = threading.Lock(), None
+
     def __repr__(self) -> str:
         return f"Once({str(self.path)!r})"
+
+
+_STORES: WeakSet[Once] = WeakSet()
+_PARENTS: list[sqlite3.Connection | None] = []
+
+
+def _forked() -> None:
+    for store in list(_STORES):
+        store._after_fork()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 @contextmanager

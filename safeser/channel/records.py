@@ -21,6 +21,7 @@ from safeser.channel.events import (
     Described,
     KeepingSink,
     PendingRecords,
+    RefusalRecords,
     counted,
     event,
     is_code,
@@ -39,7 +40,14 @@ from safeser.policy.questions.shadow import PERMIT, shadow_rule
 if TYPE_CHECKING:
     from safeser.channel.door import Channel
 
-__all__ = ["ID_LENGTH", "PATIENCE", "Recording", "logged_failures", "note_refusal"]
+__all__ = [
+    "ID_LENGTH",
+    "PATIENCE",
+    "SINGLE_REFUSALS",
+    "Recording",
+    "logged_failures",
+    "note_refusal",
+]
 
 logger = logging.getLogger("safeser.channel")
 
@@ -56,6 +64,10 @@ ID_LENGTH = 12
 
 #: Contexts that one link caches: more than there are operations.
 _CONTEXTS_MAX = 512
+
+#: Refusals of one message that have a record each. The others are counted together, since a message
+#: of two megabytes can hold three hundred thousand.
+SINGLE_REFUSALS = 100
 
 
 #: Families that need no grant of their own: they cannot reach code and carry no types of a library.
@@ -130,6 +142,8 @@ class Recording:
         # The count of a message that the policy permits, by context, and that policy.
         self._permits: dict[Context, Counted] = {}
         self._under: Policy | None = None
+        #: Of the peer's message that is read now; None where a message has few refusals at most.
+        self.refused: RefusalRecords | None = None
         self.facts = self._session_facts()
 
     @property
@@ -392,12 +406,28 @@ class Recording:
                 count(counted(each))
         return kept
 
-    def _record_refusal(self, said: dict[str, Any]) -> None:
-        """Record or, where the policy says so, count one refusal."""
-        if self.channel.policy.audit_levels.get(said.get("context", "")) == "counts":
-            self._count(counted(said))
+    def _record_refusal(
+        self, name: str, context: Context, payload: Described | None, rule: str, **said: Any
+    ) -> None:
+        """Record a refusal, or count it where the policy says so or its message has many."""
+        records = self.refused
+        if records is not None and context.sender == self.peer:
+            if records.single == SINGLE_REFUSALS:
+                decision = self._counts(context, rule, False)
+                records.counts[decision] = records.counts.get(decision, 0) + 1
+                return
+            records.single += 1
+        made = self.event(name, context, payload, rule, False, **said)
+        if self.channel.policy.audit_levels.get(made.get("context", "")) == "counts":
+            self._count(counted(made))
         else:
-            self._record_all((said,))
+            self._record_all((made,))
+
+    def count_refused(self, records: RefusalRecords) -> None:
+        """Count the refusals of one message that have no record of their own."""
+        with logged_failures("count"):
+            for decision, times in records.counts.items():
+                self._count(decision, times)
 
     def _permitted_plain(
         self, context: Context, records: PendingRecords | None, times: int = 1
@@ -430,13 +460,11 @@ class Recording:
         """Record a refusal and return it; see :meth:`event`."""
         where = payload.where if payload is not None else where
         self._record_refusal(
-            self.event(
-                *("refuse", context, payload, rule, False),
-                where=where,
-                message=message,
-                subject=subject,
-                reason=reason,
-            )
+            *("refuse", context, payload, rule),
+            where=where,
+            message=message,
+            subject=subject,
+            reason=reason,
         )
         error = PolicyDenied(f"{context}: {reason}", rule=rule, where=where, fix=fix)
         error.recorded = True
@@ -459,16 +487,15 @@ class Recording:
     ) -> None:
         """Record a refusal raised elsewhere, such as a malformed message; see :meth:`event`."""
         self.attribute(error)
-        said = self.event(
-            *("refuse", context, None, error.rule, False),
-            where=where or error.where,
-            message=message,
-            subject=error.subject,
-            task=task,
-            reason=error.message,
-        )
         with logged_failures():  # the event loop that reads messages goes on
-            self._record_refusal(said)
+            self._record_refusal(
+                *("refuse", context, None, error.rule),
+                where=where or error.where,
+                message=message,
+                subject=error.subject,
+                task=task,
+                reason=error.message,
+            )
 
     def note_unauthenticated(self, error: EnvelopeError) -> None:
         """Record bytes that do not authenticate, under an unknown sender."""
@@ -499,25 +526,14 @@ class Recording:
         with logged_failures():
             self.audit.record({**drift, **dict(zip(names, theirs, strict=True))})
 
-    def count_refusal(self, context: Context, error: SafeserError) -> None:
-        """Count a refusal of a message with too many of them for a record of each."""
-        self.attribute(error)
-        with logged_failures("count"):
-            self._count(self._counts(context, error.rule, False))
-
     def _note_failure(
         self, name: str, context: Context, payload: Described, error: SafeserError
     ) -> None:
         """Record what refuses *payload* alone; the caller raises it."""
         error.where = error.where or payload.where
         self.attribute(error)
-        self._record_refusal(
-            self.event(
-                *(name, context, payload, error.rule, False),
-                subject=error.subject,
-                reason=error.message,
-            )
-        )
+        said = (name, context, payload, error.rule)
+        self._record_refusal(*said, subject=error.subject, reason=error.message)
         error.recorded = True
 
     def _counts(self, context: Context, rule: str = PERMIT, permitted: bool = True) -> Counted:

@@ -30,7 +30,7 @@ from tornado.iostream import IOStream, StreamClosedError
 from safeser.channel import Channel, Link
 from safeser.dask import patches
 from safeser.dask.clients.joblib_calls import register_backend
-from safeser.dask.roles import Roles, is_command, scheduler_of, served_by
+from safeser.dask.roles import Roles, scheduler_of, served_by
 from safeser.dask.same_host import is_same_host
 from safeser.dask.scheduler.request_authority import require_authority
 from safeser.dask.scheduler.statement_renewals import Renewals
@@ -275,17 +275,14 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         works_for = None if self._server is Server.SCHEDULER else scheduler_of(comm_handler)
         self._channel = roles.listening(self._server, safeser or {}, scheduler=works_for)
         if self._server is Server.WORKER:
-            report = prove(self._channel, roles.settings(self._server, safeser or {}))
+            settings = roles.settings(self._server, safeser or {})
+            report = prove(self._channel, settings, server.nanny)
             if report is not None:
                 server.startup_information[REPORT] = lambda _: report
-        worker = roles.worker(safeser or {}) if self._server is Server.NANNY else None
         known = Served(
             role=self._server,
             channel=self._channel,
             is_scheduler=partial(roles.answered, works_for),
-            worker_key=None if worker is None else worker.public.text,
-            worker="" if worker is None else worker.principal,
-            is_command=is_command(),
         )
         # Before it listens: from here on the functions in Dask's place know the server.
         self._known = register(server, known)

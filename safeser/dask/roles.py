@@ -27,7 +27,6 @@ from safeser.dask.settings import (
     unrecorded_channel,
 )
 from safeser.errors import ConfigError, SafeserError
-from safeser.identity import Identity
 from safeser.operations import Server
 from safeser.policy import Policy
 from safeser.policy.taken_tasks import anywhere
@@ -111,12 +110,6 @@ class Roles:
     def settings(server: Server, given: Mapping[str, Any]) -> Settings:
         """Return the settings of a listener of *server*."""
         return settings_for(server.value, _overrides(given, server.value))
-
-    @staticmethod
-    def worker(given: Mapping[str, Any]) -> Identity | None:
-        """Return the identity of the worker that a nanny of this process starts, if it is set."""
-        worker = unrecorded_channel("worker", _overrides(given, "worker"))
-        return None if worker is None else worker.identity
 
     def connecting(self, given: Mapping[str, Any]) -> Channel:
         """Return the channel for a connection that this process opens."""

@@ -52,9 +52,6 @@ class Served:
     :param is_scheduler: tells whether a principal answered where this worker or nanny registered.
         A policy may let workers ask each other for all that their scheduler asks them for, so who
         could be a scheduler by policy is not the question.
-    :param worker_key: the key of the worker that a nanny starts; None if it is not known here.
-    :param worker: that worker's principal; empty if it is not known here.
-    :param is_command: whether this process runs ``dask scheduler`` or ``dask worker``.
     """
 
     role: Server
@@ -62,9 +59,6 @@ class Served:
     client_ids: ClientIds = field(default_factory=ClientIds)
     requests: Requests = field(default_factory=Requests)
     is_scheduler: Callable[[str], bool] = lambda _: False
-    worker_key: str | None = None
-    worker: str = ""
-    is_command: bool = False
     _parts: dict[type[Part], Part] = field(default_factory=dict, init=False)
 
     def part(self, server: Any, kind: type[P]) -> P:

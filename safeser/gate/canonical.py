@@ -11,6 +11,9 @@ from typing import Any
 
 import msgpack
 
+#: Bytes of which msgpack reserves 3 MB at most: containers inside each other have three each.
+_SHORT = 1 << 10
+
 
 def pack(value: Any) -> bytes:
     """Return plain values as MessagePack, each in its shortest form; floats take 64 bits."""
@@ -21,13 +24,17 @@ def pack(value: Any) -> bytes:
 def unpack(data: bytes | bytearray | memoryview) -> Any:
     """Return the value that *data* spells.
 
-    Beside the value, reading takes some 70 MB at most: msgpack reserves up to 64 KiB for what each
-    of 1,024 containers inside each other claims to hold, and never more than *data* could hold.
+    A long one is passed over once before anything is made of it: msgpack reserves up to 64 KiB for
+    what each of 1,024 containers inside each other claims to hold, whether that is there or not.
 
     :raises ValueError: for whatever :func:`pack` would not have written, extension types and keys
         of maps that are not text included.
     """
     try:
+        if len(data) > _SHORT:
+            scanner = msgpack.Unpacker(max_buffer_size=len(data))
+            scanner.feed(data)
+            scanner.skip()
         value = msgpack.unpackb(
             data, object_pairs_hook=_map, ext_hook=_no_extension, max_ext_len=0, strict_map_key=True
         )

@@ -32,6 +32,7 @@ from cryptography.hazmat.primitives.ciphers.modes import GCM
 from safeser.gate.chain import pae
 from safeser.gate.direction import NONCE, PIECE, wrong_part
 from safeser.gate.format import (
+    BEGIN,
     GCM_TAG_SIZE,
     HMAC_SIZE,
     MAGIC,
@@ -77,8 +78,11 @@ _MOST_SECONDS = (1 << 53) - 1  # what every reader of the log still holds exactl
 #: Seconds that a sender's clock may be ahead of the reader's.
 FUTURE = 5
 
-_LABEL = b"safeser envelope 2 detached"
-_FOR_HMAC, _FOR_GCM = (_LABEL + each + b"\1" for each in (b" HMAC-SHA256", b" AES-256-GCM"))
+#: What the keys of a message are for.
+_PURPOSES = (
+    b"safeser envelope 2 detached HMAC-SHA256",
+    b"safeser envelope 2 detached AES-256-GCM",
+)
 #: What the signature is made over begins so: the same key signs sealed calls.
 _SIGNED = b"safeser detached message v2\n"
 
@@ -170,8 +174,8 @@ class Ends(KeepsSecrets):
     :param secret: 32 bytes that both ends share; empty for many readers.
     """
 
-    __slots__ = ("_info", "_names", "_secret", "id", "mode", "recipient", "recipient_key", "sender",
-                 "sender_key")  # fmt: skip
+    __slots__ = ("_infos", "_names", "_secret", "id", "mode", "recipient", "recipient_key",
+                 "sender", "sender_key")  # fmt: skip
 
     def __init__(
         self,
@@ -187,15 +191,17 @@ class Ends(KeepsSecrets):
         self.sender, self.sender_key = sender, sender_key
         self.recipient, self.recipient_key = recipient, recipient_key
         self._names = (sender.encode("utf-8"), recipient.encode("utf-8"))
-        self._info = pae(_LABEL, bytes((mode,)), sender_key, recipient_key, *self._names) + b"\1"
+        said = (bytes((mode,)), sender_key, recipient_key, *self._names)
+        self._infos = tuple(pae(purpose, *said) + b"\1" for purpose in _PURPOSES)
         self._secret = secret
         #: Names the ends in a log; it is made of nothing secret.
-        self.id = hashlib.sha256(self._info).digest()
+        self.id = hashlib.sha256(pae(*said)).digest()
 
     def keys(self, salt: bytes) -> tuple[bytes, bytes]:
         """Return the keys of HMAC and of GCM for one message, by HKDF-SHA256 (RFC 5869)."""
-        key = hmac.digest(hmac.digest(salt, self._secret, "sha256"), self._info, "sha256")
-        return hmac.digest(key, _FOR_HMAC, "sha256"), hmac.digest(key, _FOR_GCM, "sha256")
+        key = hmac.digest(salt, self._secret, "sha256")
+        for_hmac, for_gcm = self._infos
+        return hmac.digest(key, for_hmac, "sha256"), hmac.digest(key, for_gcm, "sha256")
 
     def signed(self, fields: bytes, content: Sequence[Buffer]) -> bytes:
         """Return what a signature is made over.
@@ -305,15 +311,15 @@ def parse(data: Buffer, limits: Limits) -> Sealed:
     if not fields.startswith(MAGIC):
         other = fields.startswith(MAGIC[:3])
         raise malformed(f"this is no detached message{' of this version' if other else ''}")
+    if fields.startswith(tuple(BEGIN.values())):
+        raise malformed("this is a message of a connection, not a detached one")
     if len(fields) < _FIELDS.size:
         raise malformed("a detached message is cut off")
     _, kind, mode, block, rest, salt, sender, recipient = _FIELDS.unpack(fields)
-    if kind != DETACHED:
-        raise malformed("this is a message of a connection, not a detached one")
-    if not PAIR <= mode <= READERS or fields[6:8] != b"\0\0":
+    if kind != DETACHED or not PAIR <= mode <= READERS or fields[6:8] != b"\0\0":
         raise malformed("this is no detached message of this version")
     tag, proof = (0, SIGNATURE_SIZE) if mode == READERS else (GCM_TAG_SIZE, HMAC_SIZE)
-    longest = longest_block(limits.max_header, limits.max_frames) + SIGNATURE_SIZE
+    longest = longest_block(limits.max_header, limits.max_frames) - GCM_TAG_SIZE + SIGNATURE_SIZE
     if block > longest or rest > longest_rest(limits.max_bytes):
         raise EnvelopeError(
             "a detached message is over the limits",

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from safeser.gate.claims import CLAIMS_SIZE, Claims
+from safeser.gate.format import PRELUDE_SIZE
 from safeser.gate.key_pairs import KeepsSecrets, PrivateKey, PublicKey
 from safeser.gate.noise import DH_SIZE, TAG_SIZE, HandshakeRefused, HandshakeState, StaticKey
 from safeser.gate.refusals import ConfigError, EnvelopeError
@@ -32,6 +33,14 @@ _Step = Callable[[bytes], bytes]
 
 #: What each side sends first: the prologue that the handshake authenticates.
 PREAMBLE = MAGIC + bytes((VERSION, 0, 0, 0))
+
+#: The frame of the first sealed message from the responder: the initiator's key was accepted.
+ACCEPTED = b"accepted"
+
+#: What the responder writes, in the clear, instead of a prelude: the initiator did not
+#: authenticate, whatever the reason. Without it a refused key looks like a network fault, which
+#: Dask's workers retry for ever. Forging it has the effect of cutting the connection.
+REFUSED = b"\x93SAFESER refused".ljust(PRELUDE_SIZE, b"\0")
 
 
 class OtherVersion(HandshakeRefused):

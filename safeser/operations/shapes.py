@@ -170,7 +170,7 @@ def shape(spelt: str) -> Shape:
     if arrow:
         name, content = shape(key), shape(held)
         return lambda value: (
-            isinstance(value, dict) and all(name(k) and content(v) for k, v in value.items())
+            isinstance(value, dict) and all(map(name, value)) and all(map(content, value.values()))
         )
     if spelt.endswith("*"):
         item = shape(spelt.removesuffix("*"))

@@ -18,8 +18,6 @@ from safeser.errors import PayloadError
 from safeser.gate.values import ELEMENT, Limits
 from safeser.pickles.budget import Budget
 from safeser.pickles.building.holding import held_by
-from safeser.pickles.drop_in.unpickler import guard, one_pickle
-from safeser.pickles.dtypes import DtypeRecord, dtype_record
 from safeser.pickles.failures import (
     ExceptionRecord,
     FrameRecord,
@@ -32,6 +30,7 @@ from safeser.pickles.nodes import Call, GlobalRef, Program
 from safeser.pickles.parsed import Judged, Parsed, parse, parse_tree, whole
 from safeser.pickles.profiles import DATA_PROFILES, Entry, Profile
 from safeser.pickles.reading.machine import read
+from safeser.pickles.unpickler import guard, one_pickle
 from safeser.pickles.writing import Reduction, dumps, reduce
 from safeser.refused_loads import Reported
 from safeser.trace.probe import Done, is_traced, size_of, watch
@@ -40,7 +39,6 @@ from safeser.tracebacks import for_callers
 __all__ = [
     "DATA_PROFILES",
     "Budget",
-    "DtypeRecord",
     "Entry",
     "ExceptionRecord",
     "FrameRecord",
@@ -51,7 +49,6 @@ __all__ = [
     "Reduction",
     "Use",
     "check",
-    "dtype_record",
     "dumps",
     "exception_record",
     "global_of",

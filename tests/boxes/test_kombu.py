@@ -7,12 +7,12 @@ order, so what the attack did is done by then.
 from __future__ import annotations
 
 import datetime
+import gc
 import importlib
 import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,64 +24,16 @@ import pytest
 import redis
 
 import safeser
-from safeser.boxes.kombu import SealedTask, install, register
-from safeser.errors import ConfigError, EnvelopeError
-from safeser.identity import Identity, Roster, RosterEntry
+from safeser.boxes.kombu import register
+from safeser.errors import EnvelopeError
+from safeser.identity import Identity
+from tests.boxes.folders import write_keys
+from tests.conftest import Witness
 from tests.processes import PATIENCE, measured
 from tests.redis_server import needs_redis, redis_server
 
-POLICY = """
-safeser: 1
-name: shop
-revision: 1
-principals: {web: {}, guest: {}, stranger: {}, worker: {}}
-contexts:
-  - name: tasks
-    sender: [web, worker]
-    recipient: worker
-    kinds: [data]
-    transport: box
-    serializers: [dask, msgpack, pickle]
-    deserializers: [dask, msgpack, pickle]
-    pickle: {profile: [data, numpy]}
-  - name: tasks-of-guests
-    sender: guest
-    recipient: worker
-    kinds: [data]
-    transport: box
-    serializers: [dask, msgpack]
-    deserializers: [dask, msgpack]
-  - name: results
-    sender: worker
-    recipient: web
-    kinds: [data]
-    transport: box
-    serializers: [dask, msgpack]
-    deserializers: [dask, msgpack]
-...
-"""
-#: What an attacker's own process does: as POLICY, but that guests and strangers seal pickles.
-LOOSE = POLICY.replace("sender: guest", "sender: [guest, stranger]").replace(
-    "    serializers: [dask, msgpack]\n    deserializers: [dask, msgpack]\n",
-    "    serializers: [pickle, msgpack]\n    deserializers: [pickle, msgpack]\n"
-    "    pickle: {profile: [data]}\n",
-    1,
-)
-
 TASKS = "application/x-safeser-shop-tasks"
 ABOUT = "shop tasks"
-
-
-def keys(folder: Path, *identities: Identity) -> None:
-    """Write the files of *identities*, as ``safeser keys init`` does."""
-    folder.mkdir(mode=0o700, parents=True)
-    entries = [RosterEntry.of(each, created=datetime.date(2020, 1, 1)) for each in identities]
-    for each in identities:
-        each.save(folder / f"{each.principal}.key")
-    lines = [entry.text() for entry in Roster(entries).entries]
-    (folder / "roster").write_text("\n".join([*lines, f"end {len(lines)}", ""]))
-    (folder / "policy.yaml").write_text(POLICY)
-    (folder / "loose.yaml").write_text(LOOSE)
 
 
 class Evil:
@@ -97,7 +49,7 @@ class World:
     once: int = 0
 
     def box(self, principal: str, folder: str = "keys", **options: Any) -> safeser.Box:
-        return safeser.Box.at(self.folder / folder, principal, audit=Log(), **options)
+        return safeser.Box.at(self.folder / folder, principal, audit=Witness(), **options)
 
     def body(self, name: str, task_id: str, *args: Any) -> tuple[dict[str, Any], Any]:
         """Return headers and body of a task as Celery and the adapter make them."""
@@ -128,21 +80,14 @@ class World:
         return (self.folder / "worker.log").read_text()
 
 
-class Log:
-    """Takes events of boxes, in place of a log."""
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *_, **__: None
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     folder = tmp_path_factory.mktemp("world")
     names = ("web", "guest", "stranger", "worker")
     identities = {name: Identity.generate(name) for name in names}
-    keys(folder / "keys", *identities.values())
+    write_keys(folder / "keys", *identities.values())
     # One who made a key for the name of another, and has the worker's public one.
-    keys(folder / "forged", Identity.generate("web"), identities["worker"])
+    write_keys(folder / "forged", Identity.generate("web"), identities["worker"])
     for name in ("web", "worker"):
         (folder / name).mkdir(mode=0o700)
         safeser.audit.AuditKey.new().save(folder / name / "audit.key")
@@ -157,6 +102,7 @@ def world(tmp_path_factory):
             app = shop.made("web")
             yield World(folder, socket, app)
             app.close()
+            gc.collect()  # results tell Redis that nothing waits for them
         finally:
             worker.terminate()
             worker.wait(PATIENCE)
@@ -257,6 +203,22 @@ def no_name(world):
     return {**headers, "safeser": ["remove", "11"]}, data, TASKS
 
 
+def a_call_of_this_process(world):
+    headers, body = world.body("note", "16", "x")
+    body[2]["is_eager"] = True
+    data = world.box("web").seal(body, to="worker", about=ABOUT, ttl=60)
+    return {**headers, "task": "remove", "is_eager": True}, data, TASKS
+
+
+def callbacks_in_headers(world):
+    headers, body = world.body("fail", "17")
+    for name in ("callbacks", "errbacks", "chain", "chord"):
+        del body[2][name]
+    data = world.box("web").seal(body, to="worker", about=ABOUT, ttl=60)
+    calls = [world.app.signature("remove", ("x",), immutable=True)]
+    return {**headers, "errbacks": calls, "callbacks": calls, "chain": calls}, data, TASKS
+
+
 def a_result(world):
     headers, body = world.body("remove", "12", "x")
     data = world.box("web").seal(body, to="worker", about="shop results", ttl=60)
@@ -292,6 +254,8 @@ ATTACKS = {
     another_task: "box.task",
     another_id: "box.task",
     no_name: "box.task",
+    a_call_of_this_process: "box.task",
+    callbacks_in_headers: "ZeroDivisionError",
     a_result: "box.about",
     expired: "box.expired",
     protocol_1: "box.task",
@@ -336,44 +300,8 @@ def test_the_log_has_each_refusal(world):
     assert {"key.unlisted", "context.none", "box.about", "envelope.format"} <= rules
 
 
-def test_an_app_with_tasks_that_check_nothing_does_not_start(world):
-    def app(name: str) -> celery.Celery:
-        made = celery.Celery(name)
-        install(made, world.box("worker"), tasks="worker", results="web")
-        return made
-
-    class Careless(SealedTask):
-        def before_start(self, *_):
-            pass
-
-    def task():
-        return None
-
-    for name, base in (("one", celery.Task), ("two", Careless)):
-        unsafe = app(name)
-        unsafe.task(task, name="unsafe", base=base, shared=False)
-        unsafe.finalize()
-        with pytest.raises(SystemExit, match="unsafe does not check"):
-            celery.signals.celeryd_after_setup.send("worker", instance=Instance(unsafe), conf=None)
-    sound = app("three")
-    sound.task(task, name="sound", shared=False)
-    sound.finalize()
-    celery.signals.celeryd_after_setup.send("worker", instance=Instance(sound), conf=None)
-    with pytest.raises(ConfigError, match="has tasks that are not sealed") as caught:
-        install(sound, world.box("worker"))
-    assert caught.value.rule == "box.celery"
-    elsewhere = celery.Celery("four", backend="rpc://")
-    with pytest.raises(ConfigError, match="go to Redis"):
-        install(elsewhere, world.box("worker"))
-
-
-@dataclass
-class Instance:
-    app: celery.Celery
-
-
 def test_kombu_without_celery_and_a_shared_secret(world):
-    box = safeser.Box.shared(safeser.Secret.generate(), audit=Log())
+    box = safeser.Box.shared(safeser.Secret.generate(), audit=Witness())
     accepted = register(box, "team", about="orders", ttl=60)
     with kombu.Connection(world.app.conf.broker_url) as connection:
         queue = connection.SimpleQueue("orders")

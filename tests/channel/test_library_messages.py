@@ -7,6 +7,7 @@ the channel must read the same and refuse the same.
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -210,3 +211,14 @@ def test_packed_and_changed_bytes_are_taken_by_both_or_by_none(value, changes):
     one, other = both(bytes(packed))
     assert one is other
     assert one or changes
+
+
+def test_what_containers_claim_to_hold_takes_no_memory():
+    claims = b"\xdc\xea\x60" * 1000 + b"\xc0" * 60_000  # each 60,000 items, one inside the other
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="plain values"):
+            canonical.unpack(claims)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()

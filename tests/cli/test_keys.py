@@ -14,6 +14,7 @@ from safeser.audit import AuditKey
 from safeser.gate.key_pairs import PrivateKey
 from safeser.identities import make_identities
 from safeser.identity import Identity, Roster
+from safeser.identity.secret import Secret
 from safeser.policy import Policy
 
 NAMES = ("scheduler", "worker", "nanny", "client")
@@ -259,3 +260,18 @@ def test_a_key_that_is_refused_stays_as_it_is(safeser, keys, words, mode, says):
     assert (ended.code, says in ended.err) == (2, True)
     assert ("chmod" in ended.err) is (mode != 0o600)
     assert (keys / name).read_bytes() == before
+
+
+def test_secret_makes_a_file_that_is_never_shown_or_overwritten(safeser, tmp_path):
+    path = tmp_path / "team secret"
+    ended = safeser("keys", "secret", path)
+    assert (ended.code, ended.err) == (0, "")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    made = Secret.load(path)
+    assert made.fingerprint in ended.out
+    assert f"export SAFESER_SECRET='{path}'" in ended.out
+    assert path.read_text().split()[-1] not in ended.out
+    again = safeser("keys", "secret", path)
+    assert (again.code, again.out) == (2, "")
+    assert "exists already" in again.err
+    assert Secret.load(path).id == made.id

@@ -17,7 +17,7 @@ from distributed.core import _expects_comm
 
 from safeser.channel import Channel
 from safeser.dask import patches, servers
-from safeser.dask.messages.replies import error_reply
+from safeser.dask.messages.refused import error_reply
 from safeser.dask.patches import PATCHES, Patch, scheduler, worker
 from safeser.dask.patches.patch import (
     _holder,
@@ -38,8 +38,7 @@ CLOSES = "distributed.comm.registry:backends"
 OF_SERVERS = tuple(
     each.target
     for each in (*scheduler.ROWS, *worker.ROWS)
-    if each.target != CLOSES
-    and not any(word in each.target for word in ("preloading", "security", "shuffle"))
+    if each.target != CLOSES and not any(word in each.target for word in ("security", "shuffle"))
 )
 
 

@@ -13,7 +13,7 @@ import pytest
 from safeser.audit import AuditFiles, read
 from safeser.channel import watcher
 from safeser.dask import settings as module
-from safeser.dask.roles import Roles, is_command, scheduler_of, served_by
+from safeser.dask.roles import Roles, scheduler_of, served_by
 from safeser.dask.security import Security
 from safeser.dask.settings import (
     Settings,
@@ -319,8 +319,7 @@ class Stock:
     def __init__(self, status):
         self.status = SimpleNamespace(name=status)
         self.told = []
-        self._original_local_dir = "folders"
-        serve(self, Server.NANNY, SimpleNamespace(), is_command=is_command())
+        serve(self, Server.NANNY, SimpleNamespace())
 
     def _on_worker_exit_sync(self, code):
         self.told.append(code)

@@ -22,7 +22,7 @@ from scipy import sparse
 from sklearn import linear_model
 
 from safeser.gate.values import Limits
-from safeser.pickles import DATA_PROFILES, Budget, dtype_record, exception_record, failures, loads
+from safeser.pickles import DATA_PROFILES, Budget, exception_record, failures, loads
 from safeser.pickles.reading.machine import read
 from safeser.pickles.streams import WRAPPER, read_passage
 from tests.pickles.forging import refused
@@ -152,15 +152,6 @@ def test_a_class_is_looked_into_as_often_as_its_bytes_allow(monkeypatch):
     record = exception_record(data)
     assert not record.complete
     assert 2 * SIZE * len(looked) < 8 * len(data) + 2000
-
-
-@pytest.mark.parametrize(("bits", "told"), [(4, "<M8[16s]"), (40, None), (60_000, None)])
-def test_a_unit_is_of_as_many_as_numpy_counts(bits, told):
-    made = op.call("numpy:dtype", "M8", False, True)
-    unit = op.value((None, (op.raw(b"s"), 1 << bits, 1, 1)))
-    rest = b"NNN" + op.value(-1) * 2 + b"K\x00"
-    data = op.pickled(op.build(made, (4, "<", rest, unit)))
-    assert dtype_record(data) == told
 
 
 # -- building --------------------------------------------------------------------------------------

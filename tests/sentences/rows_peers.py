@@ -11,7 +11,7 @@ from safeser.dask.clients.references import _elsewhere
 from safeser.dask.contents.events import plain_event
 from safeser.dask.messages import translate
 from safeser.dask.messages.building import _check_written_out
-from safeser.dask.messages.replies import COUNTS, answered
+from safeser.dask.messages.pending import COUNTS, answered
 from safeser.dask.sealed import arrival
 from safeser.dask.security import Security
 from safeser.dask.settings import _NoLog

@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 from distributed.utils import offload
 from distributed.utils_comm import pack_data, unpack_remotedata
 
-from safeser.dask.clients.stock_frames import frame_writer, rebuild_value
+from safeser.dask.clients.stock_frames import rebuild_value, write_value, writer_source
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.gate.values import Kind
 from safeser.policy.questions.readable import reads_all
@@ -40,6 +40,10 @@ _ASKED: ContextVar[frozenset[Any]] = ContextVar("safeser-gather-asked", default=
 
 #: The keys of a failed request: all callers that waited for one of them get the same error.
 _TOGETHER: WeakKeyDictionary[SafeserError, frozenset[Any]] = WeakKeyDictionary()
+
+
+#: Rules by which a value is refused that a stock cluster may write as a typed value.
+_WRITTEN_THERE = frozenset({"stock.unsent", "stock.type"})
 
 
 def _shared(name: str) -> Any:
@@ -97,7 +101,7 @@ class Gathering:
             unpacked, wanted = unpack_remotedata(futures, byte_keys=True)
             others = _TOGETHER.get(error, frozenset()) - {future.key for future in wanted}
             apart: dict[Any, Any] = {}
-            if error.rule == "stock.unsent":
+            if error.rule in _WRITTEN_THERE:
                 apart = await self._typed_values(wanted, direct, skip=errors == "skip")
             if errors != "skip" and not others and not apart:
                 raise
@@ -127,11 +131,12 @@ class Gathering:
         guard = self._guard  # type: ignore[attr-defined]  # of safeser.Client
         if guard is None:
             return {}  # a peer on safeser:// wrote that rule; no code is submitted on its word
-        gather, take = super()._gather, frame_writer()  # type: ignore[misc]  # as above
+        gather, write = super()._gather, write_value()  # type: ignore[misc]  # as above
         token = _ALONE.set({})
         try:
+            source = await self._scatter(writer_source())  # type: ignore[attr-defined]  # of Dask's
             parts = {
-                future.key: self.submit(take, future, key=f"taken-apart-{uuid4().hex}")  # type: ignore[attr-defined]  # of Dask's
+                future.key: self.submit(write, future, source, key=f"taken-apart-{uuid4().hex}")  # type: ignore[attr-defined]  # as above
                 for future in futures
             }
             got = await gather(parts, "skip", direct, None)

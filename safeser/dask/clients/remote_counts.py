@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, cast, get_args
 
-from safeser.dask.messages.replies import COUNTS
+from safeser.dask.messages.pending import COUNTS
 from safeser.errors import SafeserError
 from safeser.trace.counting import LONGEST, counting
 from safeser.trace.probe import Action

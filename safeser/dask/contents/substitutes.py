@@ -7,7 +7,7 @@ that the refused element was about.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from types import ModuleType
 from typing import Any, NoReturn
@@ -20,8 +20,8 @@ from safeser.families.errors.failures import STATE
 from safeser.gate.refusals import shortened
 from safeser.operations import Server
 
-#: Without these the scheduler does not know which task a report is of.
-_REPORTED = ("key", "run_id", "stimulus_id")
+#: Without these, up to the last, the scheduler does not know which task a report is of.
+REPORTED = ("key", "run_id", "stimulus_id", "worker")
 
 #: The longest message of a refusal that a substitute carries.
 _TEXT = 2000
@@ -120,24 +120,22 @@ def _is_of_a_field(error: SafeserError) -> bool:
     return error.where == "type" or error.rule == "operation.unknown-field"
 
 
-def failed_report(
-    kept: dict[str, Any], failure_of: Callable[[SafeserError], Any], error: SafeserError
-) -> dict[str, Any] | None:
+def failed_report(kept: dict[str, Any], failure: Any, error: SafeserError) -> dict[str, Any] | None:
     """Return a worker's report of a failed task, or None if *kept* does not name the task.
 
-    :param failure_of: returns *error* as a payload, which is passed on unopened.
+    :param kept: its fields of :data:`REPORTED`.
+    :param failure: *error* as a payload, which is passed on unopened.
     """
-    if any(name not in kept for name in _REPORTED):
+    if any(name not in kept for name in REPORTED[:-1]):
         return None
-    report = {name: kept[name] for name in (*_REPORTED, "worker") if name in kept}
-    said = {"exception": failure_of(error), "exception_text": str(error)}
+    said = {"exception": failure, "exception_text": str(error)}
     unsaid: dict[str, Any] = {
         "traceback": None,
         "traceback_text": "",
         "startstops": [],
         "thread": None,
     }
-    return {"op": "task-erred", "status": "error", **report, **said, **unsaid}
+    return {"op": "task-erred", "status": "error", **kept, **said, **unsaid}
 
 
 def is_plain(value: Any) -> bool:

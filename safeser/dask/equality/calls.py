@@ -17,7 +17,7 @@ from safeser.dask.equality.definitions import Comparison
 from safeser.dask.equality.outline import Allowance, is_whole, outline, unopened
 from safeser.dask.sealed.node import Sealed
 from safeser.dask.sealed.writing import ACTOR
-from safeser.dask.wire.packer import packed
+from safeser.dask.wire.reader import packed
 from safeser.errors import PayloadError
 from safeser.gate.values import Limits
 

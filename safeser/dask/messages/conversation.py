@@ -14,7 +14,7 @@ from typing import Any
 from safeser.channel import Arrived, Link
 from safeser.dask import drift
 from safeser.dask.client_ids import ClientIds
-from safeser.dask.messages import replies, sending, translate
+from safeser.dask.messages import sending, translate
 from safeser.dask.messages.building import build
 from safeser.dask.messages.deciding import (
     Message,
@@ -27,17 +27,34 @@ from safeser.dask.messages.deciding import (
 )
 from safeser.dask.messages.elements import STREAMS, Elements
 from safeser.dask.messages.fetched import Unfetched, read_fetched, takes_parts
-from safeser.dask.messages.pending import NO_REQUEST, Pending, is_actor_call, pending, rows_of
-from safeser.dask.messages.refused import Refusals
+from safeser.dask.messages.pending import (
+    NO_REQUEST,
+    Pending,
+    answered,
+    is_actor_call,
+    is_uncaught,
+    pending,
+    require_bounded_repr,
+    require_form,
+    rows_of,
+)
+from safeser.dask.messages.refused import (
+    Refusals,
+    error_reply,
+    failed_call,
+    failed_values,
+    refused,
+    unless_refused,
+    why_no_values,
+)
 from safeser.dask.messages.states import (
     GREETINGS,
+    NEXT,
     SERVES,
-    Event,
     Meaning,
     State,
     meaning_of,
     meaning_of_malformed,
-    next_state,
 )
 from safeser.dask.messages.states import STREAMS as STREAM_STATES
 from safeser.dask.messages.stream_identity import StreamIdentity, check_registration
@@ -51,7 +68,7 @@ from safeser.dask.wire.ceilings import (
     incoming_bounds,
     reply_bounds,
 )
-from safeser.dask.wire.codec import has_large_element, parse, parse_apart
+from safeser.dask.wire.codec import parse, parse_batch
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.gate.values import Kind
 from safeser.operations import Channel, Operation, Server, lookup
@@ -70,14 +87,14 @@ _CONFIRMED = frozenset({"get_data", "register_nanny"})
 #: States in which malformed elements are dropped and the rest of their batch is handled.
 _BATCHES = frozenset({State.STREAMING, State.UNOPENED})
 
+#: What Dask hears nothing of where it cannot be parsed.
+_LEFT_OUT = frozenset({Meaning.REQUEST, Meaning.ELEMENTS})
+
 #: States in which the peer's next message may be a request.
 _REQUESTS = frozenset({State.SERVING, State.CONFIRMING})
 
-#: The event of writing each request for a stream.
-_STREAM_WRITTEN = {
-    "client-stream": Event.CLIENT_STREAM_WRITTEN,
-    "worker-stream": Event.WORKER_STREAM_WRITTEN,
-}
+#: The state after writing each request for a stream.
+_STREAM_WRITTEN = {"client-stream": State.STARTING, "worker-stream": State.OPENING}
 
 
 class Conversation:
@@ -111,7 +128,7 @@ class Conversation:
     ) -> None:
         self.link = link
         self.server = server
-        self._enter(State.ASKER_GREETING if server is None else State.SERVER_GREETING)
+        self._is_in(State.ASKER_GREETING if server is None else State.SERVER_GREETING)
         self._statements = Statements() if statements is None else statements
         self._renewed = renewed
         self._registration_refused = registration_refused
@@ -134,25 +151,23 @@ class Conversation:
         #: What is read in place of a reply where the request was refused here; or None.
         self.ready: Any = None
 
-    def _happens(self, event: Event) -> None:
-        self._enter(next_state(self.state, event))
-
     def _enter(self, state: State) -> None:
+        assert state in NEXT[self.state]
+        self._is_in(state)
+
+    def _is_in(self, state: State) -> None:
         self.state = state
+        #: Whether Dask's own handshake is over.
+        self.greeted = state not in GREETINGS
         #: Whether the peer sends requests here; False once it has opened a stream.
         self.answers_requests = state in SERVES
         #: Whether the peer sends batches of stream elements here.
         self.reads_stream = state in STREAM_STATES
 
     @property
-    def greeted(self) -> bool:
-        """Whether Dask's own handshake is over."""
-        return self.state not in GREETINGS
-
-    @property
     def forgotten(self) -> bool:
         """Whether Dask keeps no state of this connection after a failed read."""
-        return self.state in GREETINGS or self.state is State.UNOPENED
+        return not self.greeted or self.state is State.UNOPENED
 
     def take_answers(self) -> list[list[Any]]:
         """Return and clear the messages that refusals queued for the peer."""
@@ -184,11 +199,17 @@ class Conversation:
             side = Side(self.link, requested, self._opens, self._taken, self._statements)
             self._side = side
         refusals = Refusals(self.link, verified.sequence)
+        self.link.refused = refusals
         try:
-            message = self._parse(verified, refusals)
-        except SafeserError as error:
-            return self._malformed(side, error, verified, refusals)
-        return _READERS[meaning_of(self.state, message.body)](self, side, message, refusals)
+            try:
+                message = self._parse(verified, refusals)
+            except SafeserError as error:
+                return self._malformed(error, refusals)
+            return _READERS[meaning_of(self.state, message.body)](self, side, message, refusals)
+        finally:
+            self.link.refused = None
+            if refusals.counts:
+                self.link.count_refused(refusals)
 
     def message_bounds(self) -> MessageBounds:
         """Return how large the peer's next message may be, before any of it is read."""
@@ -203,54 +224,34 @@ class Conversation:
             return GREETING_BOUNDS
         if self.server is not None:
             return incoming_bounds(self.link, self.server, Channel.RPC)
-        return reply_bounds(self.link, self._asked.rows)
+        return reply_bounds(self.link.policy.limits, values=self._asked.fields.values)
 
     def _parse(self, verified: Arrived, refusals: Refusals) -> Message:
-        policy, ceiling_of = self.link.channel.policy, None
+        """Parse a message; note a refusal for each malformed element of a batch."""
+        policy, ceiling_of = self.link.policy, None
         if self.state in _REQUESTS:
             assert self.server is not None
             ceiling_of = ceilings_of(self.link, self.server, Channel.RPC)
-        elif self.state in _BATCHES and has_large_element(verified.frames):
-            return self._parse_apart(verified, refusals)
+        elif self.state in _BATCHES:
+            assert self._elements is not None
+            ceiling_of = ceilings_of(self.link, self._elements.reads, Channel.STREAM)
+            parsed, errors = parse_batch(verified.frames, policy.limits, ceiling_of)
+            for error in errors:
+                refusals.note(error)
+            return Message(verified, *parsed, policy)
         return Message(verified, *parse(verified.frames, policy.limits, ceiling_of), policy)
 
-    def _parse_apart(self, verified: Arrived, refusals: Refusals) -> Message:
-        """Parse a batch element by element; note a refusal for each malformed one."""
-        assert self._elements is not None
-        policy = self.link.policy
-        ceiling_of = ceilings_of(self.link, self._elements.reads, Channel.STREAM)
-        parsed, errors = parse_apart(verified.frames, policy.limits, ceiling_of)
-        for error in errors:
-            refusals.note(error)
-        return Message(verified, *parsed, policy)
-
-    def _malformed(
-        self, side: Side, error: SafeserError, verified: Arrived, refusals: Refusals
-    ) -> Any:
-        meaning = meaning_of_malformed(self.state)
-        if meaning is Meaning.ELEMENTS:
-            return self._sound_elements(side, error, verified, refusals)
+    def _malformed(self, error: SafeserError, refusals: Refusals) -> Any:
+        """Handle a message that cannot be parsed, as its meaning is."""
         refusals.note(error)
+        meaning = meaning_of_malformed(self.state)
         if meaning is Meaning.REQUEST:
             self._answer(error)
+        if meaning in _LEFT_OUT:
             return SKIP
         if meaning is Meaning.START:  # Dask waits for it and would hang without it
-            self._happens(Event.STREAM_REFUSED)
+            self._enter(State.UNOPENED)
         raise error
-
-    def _sound_elements(
-        self, side: Side, error: SafeserError, verified: Arrived, refusals: Refusals
-    ) -> Any:
-        """Return the well-formed elements of a malformed batch."""
-        before = refusals.count
-        try:
-            parsed = self._parse_apart(verified, refusals)
-        except SafeserError:
-            refusals.note(error)
-            return SKIP
-        if refusals.count == before:  # no element is at fault
-            refusals.note(error)
-        return self._batch(side, parsed, refusals)
 
     def _greeting(self, side: Side, message: Message, refusals: Refusals) -> Any:
         """Read Dask's own handshake: versions, as plain data."""
@@ -263,7 +264,7 @@ class Conversation:
                 remote = message.body.get("safeser-server")
                 names = {server.value: server for server in Server}
                 self._remote = names.get(remote) if isinstance(remote, str) else None
-                self._happens(Event.GREETED)
+                self._enter(State.ASKING if self.server is None else State.SERVING)
                 return {"compression": None, "python": python, "pickle-protocol": protocol}
         error = PayloadError("Dask's handshake is malformed", rule="payload.handshake")
         refusals.note(error)
@@ -285,7 +286,7 @@ class Conversation:
             check_registration(row, body)
             judged = judge_operation(side, row, body, message)
             self._identity.claim_client_id(row, body)
-            own = replies.answered(row, side.link.peer, built := build(judged))
+            own = answered(row, side.link.peer, built := build(judged))
         except SafeserError as error:
             refusals.note(error, body, heard=reply)
             if reply:
@@ -297,10 +298,9 @@ class Conversation:
         self._current = row
         if row.becomes in STREAMS:
             self._begin_stream(row.becomes, body, reading=0)
-            self._happens(Event.STREAM_TAKEN)
+            self._enter(State.STREAMING)
         else:
-            confirmed = row.name in _CONFIRMED
-            self._happens(Event.CONFIRMED_TAKEN if confirmed else Event.REQUEST_TAKEN)
+            self._enter(State.CONFIRMING if row.name in _CONFIRMED else State.SERVING)
         return built
 
     def _last_word(self, side: Side, message: Message, refusals: Refusals) -> Any:
@@ -308,14 +308,14 @@ class Conversation:
         if message.rows:
             return self._request(side, message, refusals)  # refused there: it names no operation
         self._current = None
-        self._happens(Event.REQUEST_ENDED)
+        self._enter(State.SERVING)
         self.link.admit(message.verified, self.link.inbound(Kind.ADMIN))
         return message.body
 
     def refuse(self, request: Mapping[str, Any], error: SafeserError) -> None:
         """Answer *request*, which was admitted but not yet served, with *error*."""
         self._current = None
-        self._happens(Event.REQUEST_ENDED)
+        self._enter(State.SERVING)
         reply = request.get("reply", True) is not False
         Refusals(self.link).note(error, request, heard=reply)
         if reply:
@@ -323,7 +323,7 @@ class Conversation:
 
     def _answer(self, error: SafeserError) -> None:
         """Queue an error reply for the peer."""
-        self.answers.append(self._plain([replies.error_reply(error)]))
+        self.answers.append(self._plain([error_reply(error)]))
 
     # --- receiving: streams ----------------------------------------------------------------------
 
@@ -348,7 +348,7 @@ class Conversation:
         """Read a batch of stream elements: each is decided alone, all before any is built."""
         assert self._elements is not None
         if self.state is State.OPENING:
-            self._happens(Event.STREAM_BEGUN)
+            self._enter(State.STREAMING)
         elements, reports = self._elements.receive(side, message, refusals)
         if reports:
             self.answers.append(self._plain(reports, listed=True))
@@ -372,9 +372,9 @@ class Conversation:
                     rule="reply.opening",
                 )
         except SafeserError:
-            self._happens(Event.STREAM_REFUSED)
+            self._enter(State.UNOPENED)
             raise
-        self._happens(Event.STREAM_BEGUN)
+        self._enter(State.STREAMING)
         return said
 
     # --- receiving: replies ----------------------------------------------------------------------
@@ -382,7 +382,7 @@ class Conversation:
     def _reply(self, side: Side, message: Message, refusals: Refusals) -> Any:
         """Read the reply to the pending request, or raise or return what replaces a refused one."""
         if self.state is State.OPENING:
-            self._happens(Event.STREAM_BEGUN)
+            self._enter(State.STREAMING)
         asked = self._asked
         try:
             if asked is NO_REQUEST:
@@ -392,23 +392,24 @@ class Conversation:
                 )
             # A reply holds no queued tasks, so no statement in it is renewed.
             reply = self._built_reply(side._replace(statements=None), message, refusals)
-            replies.require_form(asked.message, reply)
-            reply, refused = translate.incoming_reply(asked.fields.encodings, reply)
-            for error in refused:
+            require_form(asked.message, reply)
+            errors: list[SafeserError] = []
+            reply = translate.incoming_reply(asked.fields.encodings, reply, errors)
+            for error in errors:
                 refusals.note(error, heard=True)
             if self._opens and message.rows:
-                replies.require_bounded_repr(asked, reply)
+                require_bounded_repr(asked, reply)
         except SafeserError as error:
             refusals.note(error, heard=asked is not NO_REQUEST)
             return self._without_values(error)
-        if not replies.is_uncaught(reply):
+        if not is_uncaught(reply):
             return reply
         if not (self._opens and asked.is_actor_call):
             return self._failed(reply)
         refusal = reply.get("exception")
         if refusal is None or isinstance(refusal, OSError):  # Dask itself handles a lost worker
             return reply
-        return replies.failed_call(refusal)
+        return failed_call(refusal)
 
     def _failed(self, reply: dict[str, Any]) -> Any:
         """Return a *reply* that reports a failure in a form that Dask handles, or raise it."""
@@ -417,14 +418,14 @@ class Conversation:
         if tell is not None and isinstance(refusal, SafeserError):
             tell(refusal)
         if asked.name == "get_data" and not self._opens:
-            failed = replies.why_no_values(refusal, local=self.link.local)
+            failed = why_no_values(refusal, local=self.link.local)
             if failed is not None:
-                self._happens(Event.FAILURE_READ)
-                return replies.failed_values(asked.message, failed)
+                self._enter(State.SILENCED)
+                return failed_values(asked.message, failed)
         if self._elements is not None:
             # Dask's own handling of an error here would not tell its user about the refusal.
             raise refusal if isinstance(refusal, Exception) else PolicyDenied("refused by the peer")
-        return reply if self._opens else replies.unless_refused(reply)
+        return reply if self._opens else unless_refused(reply)
 
     def _built_reply(self, side: Side, message: Message, refusals: Refusals) -> Any:
         """Decide, record and build a reply; a refused value of ``get_data`` fails alone."""
@@ -434,7 +435,7 @@ class Conversation:
         reply, failed = read_fetched(side, self._asked, message, refusals)
         if failed:  # many values may share one error
             instead: dict[SafeserError, Any] = {
-                error: Unfetched(error) if self._opens else replies.refused(error, self.link.local)
+                error: Unfetched(error) if self._opens else refused(error, self.link.local)
                 for error in set(failed.values())
             }
             reply["data"] |= {key: instead[error] for key, error in failed.items()}
@@ -444,10 +445,10 @@ class Conversation:
         """Return the replacement of a refused reply, or raise *error*."""
         name = self._asked.name
         if self._opens and self._asked.is_actor_call:
-            return replies.failed_call(error)
+            return failed_call(error)
         if name == "get_data" and not self._opens:
-            instead = replies.refused(error, self.link.local)
-            return replies.failed_values(self._asked.message, instead)
+            instead = refused(error, self.link.local)
+            return failed_values(self._asked.message, instead)
         if name in _CONFIRMED:
             # The peer's handler waits for a confirmation, which Dask sends only for a valid reply;
             # the handler would take the next request on this connection for it.
@@ -480,12 +481,12 @@ class Conversation:
             if self._current is not None and self._current.name in _CONFIRMED:
                 raise  # its handler writes the reply itself, and Dask answers with what that raises
             logger.warning("Not answered to %s: %s", self.link.peer, error)
-            return self._plain([replies.error_reply(error)])
+            return self._plain([error_reply(error)])
 
     def _send_request(self, message: Any, serializers: Sequence[str] | None) -> list[Any]:
         if not names_operation(message):  # the confirmation of a reply, such as "OK"
             if self.state is State.SILENCED:
-                self._happens(Event.LAST_WORD_LEFT)
+                self._enter(State.ASKING)
                 return []
             return self._plain([message])
         try:
@@ -497,7 +498,7 @@ class Conversation:
         except SafeserError as error:
             if not self._opens or not is_actor_call(message):
                 raise
-            self.ready = replies.failed_call(error)
+            self.ready = failed_call(error)
             return []
         return frames
 
@@ -506,9 +507,9 @@ class Conversation:
         self._asked = asked
         if row.becomes in STREAMS:
             self._begin_stream(row.becomes, dict(asked.message), reading=1)
-            self._happens(_STREAM_WRITTEN[row.becomes])
+            self._enter(_STREAM_WRITTEN[row.becomes])
         else:
-            self._happens(Event.REQUEST_WRITTEN)
+            self._enter(State.ASKING)
 
     def _plain(self, elements: Sequence[Any], *, listed: bool = False) -> list[Any]:
         return sending.encode_plain(elements, self.link.policy.limits, listed=listed)

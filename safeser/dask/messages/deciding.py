@@ -328,7 +328,7 @@ def _judge(
     opened_at: Sequence[str] = (),
     each: bool = False,
 ) -> Judged:
-    """Find the payloads in *body*, and decide, check and record them.
+    """Find the payloads in *body*, and read, decide, check and record each; see :class:`Slot`.
 
     :param each: whether a refused payload is refused alone; otherwise it refuses the message.
     """
@@ -336,21 +336,51 @@ def _judge(
     slots = find(body, plan) if message.rows else []
     if slots and context.kind is Kind.ADMIN:
         context = side.link.inbound(Kind.DATA, context.operation)
-    found = _payloads(side, context, body, message, slots, each=each)
+    link = side.link
+    wholes = _wholes(slots) if True in [slot.role.whole for slot in slots] else frozenset[int]()
+    payloads: list[Received] = []
+    places: list[tuple[int, bool]] = []  # of payloads: index of the row, and whether it is opened
+    left_out: list[int] = []
+    refused: list[tuple[int, SafeserError]] = []
+    for slot in slots:
+        where, reference, role = slot
+        number, graph = reference.index, is_graph(context, where)
+        # A relay that kept any other payload unopened would send it with unrelated answers: metrics
+        # of one worker that no client can open, say, with each answer about the cluster.
+        kept = role.declared or role.failure or context.operation is None
+        opens = not graph and (side.opens or reference.eager or not kept)
+        try:
+            payload = _payload(side, context, body, message, slot, relayed=not opens and not graph)
+        except SafeserError as error:
+            if not each:
+                raise
+            refused.append((number, error.without_frames()))
+            continue
+        if number in wholes:
+            # The same failure is in the message as data, so dropping its pickle loses nothing.
+            if message.rows[number].failed or not link.permits_part(
+                context, payload, side.requested
+            ):
+                left_out.append(number)
+                continue
+        elif not role.declared and payload.family not in HARMLESS:
+            _refuse_undeclared(side, context, payload)
+        payloads.append(payload)
+        places.append((number, opens))
     # Dask's handlers give bare pickles to an unpickler without restrictions.
-    bare = requests.received(side.link, message.verified, context, raw) if raw else []
-    admitted = side.link.admit(
+    bare = requests.received(link, message.verified, context, raw) if raw else []
+    admitted = link.admit(
         message.verified,
         context,
-        [*found.payloads, *bare],
+        [*payloads, *bare],
         requested=side.requested,
         records=records,
         each=each,
     )
     parts = []
-    for (number, opens), outcome in zip(found.places, admitted.outcomes, strict=False):
+    for (number, opens), outcome in zip(places, admitted.outcomes, strict=False):
         if isinstance(outcome, SafeserError):
-            found.refused.append((number, outcome.without_frames()))
+            refused.append((number, outcome.without_frames()))
         else:
             parts.append(Part(outcome, number, message.rows[number], opens))
     if bare:
@@ -362,66 +392,36 @@ def _judge(
         admitted,
         tuple(parts),
         wrapped,
-        frozenset(found.left_out),
+        frozenset(left_out),
         tuple(later),
-        tuple(found.refused),
+        tuple(refused),
     )
 
 
-class _Found(NamedTuple):
-    """The payloads in the slots of a message, not yet decided.
+def _payload(
+    side: Side, context: Context, body: Any, message: Message, slot: Slot, *, relayed: bool
+) -> Received:
+    """Read the payload in *slot*.
 
-    :param places: of *payloads*: index of the row, and whether this side opens it.
-    :param left_out: rows that are not loaded because the message is complete without them.
-    :param refused: rows that hold no valid payload: index of the row, and the error.
+    :raises SafeserError: if there is no valid one.
     """
-
-    payloads: list[Received]
-    places: list[tuple[int, bool]]
-    left_out: list[int]
-    refused: list[tuple[int, SafeserError]]
-
-
-def _payloads(
-    side: Side, context: Context, body: Any, message: Message, slots: Sequence[Slot], *, each: bool
-) -> _Found:
-    """Read the payload in each slot; refuse pickles in fields that have none.
-
-    :param each: whether a payload that cannot be read is refused alone.
-    """
-    found = _Found([], [], [], [])
-    wholes: frozenset[int] | None = None
-    for slot in slots:
-        number, opens = slot.reference.index, _opens(side, context, slot)
-        payload = _payload(side, context, body, message, slot, opens=opens)
-        if isinstance(payload, SafeserError):
-            if not each:
-                raise payload
-            found.refused.append((number, payload.without_frames()))
-            continue
-        if slot.role.whole and wholes is None:
-            wholes = _wholes(slots)
-        if wholes is not None and number in wholes:
-            # The same failure is in the message as data, so dropping its pickle loses nothing.
-            failed = message.rows[number].failed
-            if failed or not side.link.permits_part(context, payload, side.requested):
-                found.left_out.append(number)
-                continue
-        elif not slot.role.declared and payload.family not in HARMLESS:
-            _refuse_undeclared(side, context, payload)
-        found.payloads.append(payload)
-        found.places.append((number, opens))
-    return found
-
-
-def _opens(side: Side, context: Context, slot: Slot) -> bool:
-    """Tell whether this side opens the payload in *slot*, and neither relays it nor submits it."""
-    if context.operation is not None and is_graph(context, slot.where):
-        return False
-    # A relay that kept any other payload unopened would send it with unrelated answers: metrics of
-    # one worker that no client can open, say, with each answer about the cluster.
-    kept = slot.role.declared or slot.role.failure or context.operation is None
-    return side.opens or slot.reference.eager or not kept
+    link, row = side.link, message.rows[slot.reference.index]
+    if row.is_sealed:
+        at = (link, message.verified, context, slot.where, row)
+        return received(*at, body=body, asked=message.asked)
+    return link.payload(
+        message.verified,
+        context,
+        slot.where,
+        row.header,
+        row.frames,
+        author=row.author,
+        wraps=slot.role.wrapped and not row.failed,
+        relayed=relayed,
+        takes_own=side.opens,  # a scheduler, which has no program of its own, opens no values
+        policy=message.policy,
+        **(task_of(body) if isinstance(body, dict) and "key" in body else {}),
+    )
 
 
 def _refuse_undeclared(side: Side, context: Context, payload: Received) -> NoReturn:
@@ -434,32 +434,6 @@ def _refuse_undeclared(side: Side, context: Context, payload: Received) -> NoRet
         "this operation has no pickled payload in that field",
         payload=payload,
     )
-
-
-def _payload(
-    side: Side, context: Context, body: Any, message: Message, slot: Slot, *, opens: bool
-) -> Received | SafeserError:
-    """Return the payload in *slot*, or the error if there is no valid one."""
-    row, where = message.rows[slot.reference.index], slot.where
-    try:
-        if row.is_sealed:
-            at = (side.link, message.verified, context, where, row)
-            return received(*at, body=body, asked=message.asked)
-        return side.link.payload(
-            message.verified,
-            context,
-            where,
-            row.header,
-            row.frames,
-            author=row.author,
-            wraps=slot.role.wrapped and not row.failed,
-            relayed=not opens and not is_graph(context, where),
-            takes_own=side.opens,  # a scheduler, which has no program of its own, opens no values
-            policy=message.policy,
-            **(task_of(body) if isinstance(body, dict) and "key" in body else {}),
-        )
-    except SafeserError as error:
-        return error
 
 
 def _with_bare_pickles(

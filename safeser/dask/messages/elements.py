@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from safeser.channel import Admitted, Link, PendingRecords
@@ -21,7 +22,7 @@ from safeser.dask.messages.deciding import (
     operation_of,
     unknown_operation,
 )
-from safeser.dask.messages.refused import GraphFailures, Refusals, element_instead
+from safeser.dask.messages.refused import Refusals, element_instead
 from safeser.dask.messages.stream_identity import StreamIdentity
 from safeser.dask.sealed.call import Kept
 from safeser.dask.sealed.renewal import RENEWALS, Current, renewed_in
@@ -59,8 +60,9 @@ class _Known(NamedTuple):
     admitted: Admitted
 
 
-#: One element; its decision, or None where it is refused; and what replaces it then, if anything.
-_Decided = tuple[Any, Judged | _Known | None, dict[str, Any] | None]
+#: An element that may pass and its row, to be built where its decision is one of its own; or what
+#: replaces a refused one, if anything, and no row.
+_Decided = tuple[Any, Operation | None, Judged | None]
 
 
 class Elements:
@@ -105,14 +107,125 @@ class Elements:
             message = message.with_calls(self._kept, self.link.policy.limits)
         elif message.rows and self.reads is Server.SCHEDULER:
             message = message.within_structure()
-        batch = _Batch(self, side, message, refusals)
+        decided: list[_Decided] = []
         try:
             with self.link.recorded_together() as records:
-                batch.decide(records)
+                self._decide(side, message, refusals, records, decided)
         except AuditError as error:
-            batch.refuse_all(error)
-        made = tuple([one for one in map(batch.built, batch.decided) if one is not None])
-        return made, [] if batch.graphs is None else batch.graphs.elements()
+            # What was to be recorded is not loaded; refused ones stay refused.
+            for at, (element, row, _) in enumerate(decided):
+                if row is not None:
+                    decided[at] = self._refused(row, element, error, refusals), None, None
+        made = []
+        for element, row, judged in decided:
+            one = element
+            if row is not None:
+                one = self._built(side, row, element, judged, refusals)
+            if one is not None:
+                made.append(one)
+        return tuple(made), refusals.failed_graphs()
+
+    def _decide(
+        self,
+        side: Side,
+        message: Message,
+        refusals: Refusals,
+        records: PendingRecords,
+        decided: list[_Decided],
+    ) -> None:
+        """Decide each element; drop the rest after too many that are none at all.
+
+        Most elements are of few rows and carry no payloads: of those, the decision is looked up,
+        and only who they name and the shapes of their fields remain to be checked.
+        """
+        elements = message.body if isinstance(message.body, tuple) else (message.body,)
+        known, again, strange = self.holding(message), dict[str, int](), 0
+        for each in elements:
+            if strange == MOST_STRANGE:
+                logger.warning("The rest of this message from %s is left out", self.link.peer)
+                break
+            try:
+                # No name but a text, since keys may be equal that are not the same.
+                said = each["op"] if each.__class__ is dict and "op" in each else None
+                name = said if type(said) is str else ""
+                found = known.get(name)
+                if found is None:
+                    row = self.row_of(each)
+                else:
+                    row = found.row
+                    self.identity.check(self.stream, each)
+            except SafeserError as error:
+                # It names no row of the table, so there is nothing to replace it by.
+                strange += error.rule in _STRANGE
+                refusals.note(error, each)
+                continue
+            judged = None
+            try:
+                if found is None:
+                    judged = judge_operation(side, row, each, message, records)
+                    self.keep(row, judged, message.policy)
+                else:
+                    check_fields(row, each, payloads=False)
+                    again[name] = again.get(name, 0) + 1
+                decided.append((each, row, judged))
+            except SafeserError as error:
+                decided.append((self._refused(row, each, error, refusals), None, None))
+        for name, times in again.items():
+            self.link.count_again(known[name].admitted, times)
+
+    def _built(
+        self,
+        side: Side,
+        row: Operation,
+        element: Any,
+        judged: Judged | None,
+        refusals: Refusals,
+    ) -> Any:
+        """Return the element for Dask to handle, or None if there is none."""
+        refused: list[SafeserError] = []
+        try:
+            message = element
+            if judged is not None:
+                if row.name in RENEWALS:  # for which Dask has no handler
+                    assert side.statements is not None
+                    current = side.statements.renew(renewed_in(element["statement"]))
+                    if current is not None and self.renewed is not None:
+                        self.renewed(current)
+                    return None
+                message = build(judged)
+            takes_code = partial(self._takes_code, side)
+            message = translate.incoming_element(
+                self.reads, element["op"], message, refused, takes_code=takes_code
+            )
+        except SafeserError as error:
+            return self._refused(row, element, error, refusals)
+        for refusal in refused:
+            refusals.note(refusal, element)
+        return message
+
+    def _takes_code(self, side: Side, operation: str) -> bool:
+        """Tell whether the peer may send code to this side, and this side is willing to load it."""
+        if side.requested is not None and "cloudpickle" not in side.requested:
+            return False
+        context = self.link.inbound(Kind.DATA, operation)
+        return self.link.policy.decide(context, "cloudpickle").permitted
+
+    def _refused(
+        self, row: Operation, element: dict[str, Any], error: SafeserError, refusals: Refusals
+    ) -> dict[str, Any] | None:
+        """Note the refusal of *element*, and return its replacement, if it has one."""
+        if self.answers_clients and element["op"] == "update-graph":
+            refusals.note_graph(element, error)
+            return None
+        ended = self.link.over is not None
+        if self.reads is Server.SCHEDULER and (ended or error.rule in _NOT_PERMITTED):
+            refusals.note(error, element)
+            return None
+        instead = element_instead(row, element, refusals.told(error), refusals)
+        # A type that is left out is no error that its reader would hear of.
+        fails = instead is not None and not instead.keys().isdisjoint(("exception", "run_spec"))
+        refusals.note(error, element, heard=fails)
+        return instead
 
     def holding(self, message: Message) -> Mapping[str, _Known]:
         """Return the decisions that hold for the elements of *message*."""
@@ -140,118 +253,3 @@ class Elements:
             raise unknown_operation(name)
         self.identity.check(self.stream, element)
         return row
-
-
-class _Batch:
-    """The elements of one message, from their decisions to what Dask handles.
-
-    :ivar decided: those that are decided, in order.
-    :ivar graphs: failures of refused graphs, where the peer is a client.
-    """
-
-    def __init__(self, stream: Elements, side: Side, message: Message, refusals: Refusals) -> None:
-        self._stream = stream
-        self._side = side
-        self._message = message
-        self._refusals = refusals
-        self.decided: list[_Decided] = []
-        self.graphs = GraphFailures() if stream.answers_clients else None
-
-    def decide(self, records: PendingRecords) -> None:
-        """Decide each element; drop the rest after too many that are none at all.
-
-        Those that were decided before one that cannot be recorded are refused as well. Most
-        elements are of few rows and carry no payloads: of those, the decision is looked up, and
-        only who they name and the shapes of their fields remain to be checked.
-        """
-        stream, message, decided = self._stream, self._message, self.decided
-        elements = message.body if isinstance(message.body, tuple) else (message.body,)
-        known, again, strange = stream.holding(message), dict[str, int](), 0
-        for each in elements:
-            if strange == MOST_STRANGE:
-                logger.warning("The rest of this message from %s is left out", stream.link.peer)
-                break
-            try:
-                # No name but a text, since keys may be equal that are not the same.
-                said = each["op"] if each.__class__ is dict and "op" in each else None
-                name = said if type(said) is str else ""
-                found = known.get(name)
-                if found is None:
-                    row = stream.row_of(each)
-                else:
-                    stream.identity.check(stream.stream, each)
-            except SafeserError as error:
-                # It names no row of the table, so there is nothing to replace it by.
-                strange += error.rule in _STRANGE
-                self._refusals.note(error, each)
-                continue
-            try:
-                if found is None:
-                    judged = judge_operation(self._side, row, each, message, records)
-                    stream.keep(row, judged, message.policy)
-                    decided.append((each, judged, None))
-                else:
-                    check_fields(found.row, each, payloads=False)
-                    again[name] = again.get(name, 0) + 1
-                    decided.append((each, found, None))
-            except SafeserError as error:
-                decided.append((each, None, self._refused(each, error)))
-        for name, times in again.items():
-            stream.link.count_again(known[name].admitted, times)
-
-    def refuse_all(self, error: AuditError) -> None:
-        """Refuse what was to be recorded, so that it is not loaded; refused ones stay refused."""
-        self.decided = [
-            (element, None, instead if passed is None else self._refused(element, error))
-            for element, passed, instead in self.decided
-        ]
-
-    def built(self, decided: _Decided) -> Any:
-        """Return the element for Dask to handle, or None if there is none."""
-        element, passed, instead = decided
-        if passed is None:
-            return instead
-        try:
-            message = element
-            if isinstance(passed, Judged):
-                if element["op"] in RENEWALS:  # for which Dask has no handler
-                    statements, renewed = self._side.statements, self._stream.renewed
-                    assert statements is not None
-                    current = statements.renew(renewed_in(element["statement"]))
-                    if current is not None and renewed is not None:
-                        renewed(current)
-                    return None
-                message = build(passed)
-            message, refused = translate.incoming_element(
-                self._stream.reads, element["op"], message, takes_code=self._takes_code
-            )
-        except SafeserError as error:
-            return self._refused(element, error)
-        for refusal in refused:
-            self._refusals.note(refusal, element)
-        return message
-
-    def _takes_code(self, operation: str) -> bool:
-        """Tell whether the peer may send code to this side, and this side is willing to load it."""
-        link, requested = self._stream.link, self._side.requested
-        if requested is not None and "cloudpickle" not in requested:
-            return False
-        context = link.inbound(Kind.DATA, operation)
-        return link.policy.decide(context, "cloudpickle").permitted
-
-    def _refused(self, element: dict[str, Any], error: SafeserError) -> dict[str, Any] | None:
-        """Note the refusal of *element*, and return its replacement, if it has one."""
-        stream, graphs = self._stream, self.graphs
-        if element["op"] == "update-graph" and graphs is not None:
-            self._refusals.note(error, element, heard=True)
-            graphs.add(element.get("keys"), error)
-            return None
-        ended = stream.link.over is not None
-        if stream.reads is Server.SCHEDULER and (ended or error.rule in _NOT_PERMITTED):
-            self._refusals.note(error, element)
-            return None
-        instead = element_instead(stream.row_of(element), element, error, self._refusals)
-        # A type that is left out is no error that its reader would hear of.
-        fails = instead is not None and not instead.keys().isdisjoint(("exception", "run_spec"))
-        self._refusals.note(error, element, heard=fails)
-        return instead

@@ -24,10 +24,7 @@ from safeser.dask.messages.pending import Pending
 from safeser.dask.messages.refused import Refusals
 from safeser.dask.wire.fields import find, holds_reference, plan
 from safeser.dask.wire.reader import LEAVES
-from safeser.errors import PayloadError, SafeserError
-
-#: Refused values of one reply that get an error of their own; the others share one for each rule.
-_EXPLAINED = 100
+from safeser.errors import SafeserError
 
 #: Whether values fetched in this context go to a worker's state, which handles :class:`Unfetched`.
 _TAKES_PARTS: ContextVar[bool] = ContextVar("safeser-takes-parts", default=False)
@@ -64,63 +61,36 @@ def read_fetched(
             judged = judge_values(side, values, message, records)
     if judged is None:
         return build(others), {}
-    for _, error in judged.refused:
-        refusals.note(error, heard=True)
-    reply = build(others)
     key_of = {
         slot.reference.index: key
         for key, value in values.items()
         for slot in find(value, _ANYWHERE)
     }
-    failed, refused = _Failed(), []
+    failed: dict[Any, SafeserError] = {}
+
+    def refuse(key: Any, error: SafeserError) -> None:
+        failed[key] = refusals.told(error)
+        refusals.note(error, heard=True)
+
     for index, error in judged.refused:
-        failed.add(key_of[index], error)
+        refuse(key_of[index], error)
+    reply = build(others)
     objects: dict[int, Any] = {}
     for part in judged.parts:
-        if key_of[part.number] in failed.errors:
+        if key_of[part.number] in failed:
             continue  # another payload of the same value was refused
         try:
             objects[part.number] = load_part(judged, part)
         except SafeserError as error:
-            refused.append(failed.add(key_of[part.number], error))
+            refuse(key_of[part.number], error)
     for key, value in values.items():
-        if key in failed.errors:
+        if key in failed:
             continue
         try:
             reply["data"][key] = with_objects(value, objects)
         except SafeserError as error:
-            refused.append(failed.add(key, error))
-    for each in refused:
-        refusals.note(each, heard=True)
-    return reply, failed.errors
-
-
-class _Failed:
-    """The errors of one reply's failed values: the first keep their own, the others share.
-
-    One error costs a millisecond and its traceback: ten thousand would stop a scheduler.
-    """
-
-    def __init__(self) -> None:
-        self._others: dict[str, SafeserError] = {}
-        self.errors: dict[Any, SafeserError] = {}
-
-    def add(self, key: Any, error: SafeserError) -> SafeserError:
-        """Store *error* for the value of *key*; return it without its traceback."""
-        error.without_frames()
-        shown = error
-        if len(self.errors) >= _EXPLAINED:
-            shown = self._others.setdefault(error.rule, _one_of_many(error))
-        self.errors[key] = shown
-        return error
-
-
-def _one_of_many(error: SafeserError) -> SafeserError:
-    return PayloadError(
-        f"more than {_EXPLAINED} values of one reply were refused, and this is one of the others",
-        rule=error.rule,
-        fix="The audit log of the process that refused them has each, or counts it by this rule.",
-    )
+            refuse(key, error)
+    return reply, failed
 
 
 def _apart(body: Any) -> tuple[Any, dict[Any, Any]]:

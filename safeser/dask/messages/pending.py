@@ -6,15 +6,19 @@ checked. The decision is made once, when the request is written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from safeser.dask.wire.fields import DECLARED, WHOLE, Plan, plan, steps_of
-from safeser.operations import Channel, Encoding, Operation, Server, lookup
+from distributed.shuffle._core import ShuffleRunSpec
 
-__all__ = ["NO_REQUEST", "Pending", "ReplyFields", "is_actor_call", "pending", "rows_of"]
+from safeser.dask.wire.bounded_repr import has_bounded_repr
+from safeser.dask.wire.fields import DECLARED, WHOLE, Plan, plan, steps_of, transform
+from safeser.errors import PayloadError
+from safeser.gate.values import Kind
+from safeser.operations import Channel, Encoding, Operation, Server, lookup
+from safeser.operations.shapes import shape
 
 _SERVERS = (Server.SCHEDULER, Server.WORKER, Server.NANNY)
 
@@ -28,6 +32,7 @@ class ReplyFields(NamedTuple):
     :param blanks: None for each top-level field that holds user data or is checked elsewhere, such
         as errors; replaces them when the size of the repr is checked.
     :param unshown: paths of such fields at deeper levels.
+    :param values: whether the reply may hold values of users.
     """
 
     encodings: Mapping[str, Encoding]
@@ -35,6 +40,7 @@ class ReplyFields(NamedTuple):
     raw: tuple[str, ...]
     blanks: Mapping[str, None]
     unshown: tuple[str, ...]
+    values: bool
 
 
 class Pending(NamedTuple):
@@ -102,6 +108,7 @@ def _fields(rows: tuple[Operation, ...], inner: tuple[Operation, ...]) -> ReplyF
         raw=tuple(path for path, encoding in fields.items() if encoding is Encoding.RAW),
         blanks=MappingProxyType(dict.fromkeys(blanks)),
         unshown=tuple(path for path in unshown if path not in blanks),
+        values=any(row.reply or row.kind is not Kind.ADMIN for row in rows),
     )
 
 
@@ -146,3 +153,128 @@ def _answered(asked: Mapping[str, Any]) -> Any:
 
 #: Stands for the pending request before the first one is written.
 NO_REQUEST = Pending({}, "", (), _fields((), ()), None, is_actor_call=False)
+
+
+# --- the reply -----------------------------------------------------------------------------------
+
+
+def is_uncaught(reply: Any) -> bool:
+    """Tell whether *reply* reports a failure of its server; a payload as status does not."""
+    status = reply.get("status") if isinstance(reply, dict) else None
+    return type(status) is str and status == "uncaught-error"
+
+
+def require_form(asked: Mapping[str, Any], reply: Any) -> None:
+    """Refuse a state that names a folder to write to, and an answer that lacks values unsaid.
+
+    :raises PayloadError: if no honest peer sends such a reply.
+    """
+    name = asked.get("op")
+    fits = _FORMS.get(name) if isinstance(name, str) else None
+    status = reply.get("status") if isinstance(reply, dict) else None
+    failed = type(status) is str and status == "uncaught-error"
+    if fits is not None and not failed and not fits(asked, reply):
+        raise PayloadError(f"that is no answer to {name}", rule="reply.form")
+
+
+def require_bounded_repr(asked: Pending, reply: Any) -> None:
+    """Refuse an opened reply with objects that are not as large as the reply; user data is exempt.
+
+    Notebooks show such replies and go through them: one byte in the reply to ``identity`` stalled
+    each process that showed its client for minutes, and a range has no end. Dask also compares the
+    status with a string, which an array does element by element.
+
+    :param reply: as :func:`~safeser.dask.messages.translate.incoming_reply` returns it, with errors
+        as exceptions.
+    :raises PayloadError: if the repr() of a part may be far larger than the data received.
+    """
+    if asked.name in _USERS:
+        return
+    for path in asked.fields.unshown:
+        reply = transform(reply, path, lambda _: None)
+    if isinstance(reply, dict):
+        reply = {**reply, **asked.fields.blanks}
+    if not has_bounded_repr(reply, ranges=False):
+        raise PayloadError(f"that is no answer to {asked.name}", rule="reply.form")
+
+
+def _is_state(_: Mapping[str, Any], state: Any) -> bool:
+    """Tell whether the id in a worker's state is a file name and not a path.
+
+    Dask's ``DumpArtefact.to_yamls`` makes a folder of that name and writes the configuration that
+    the worker reports into it: with a path, into ``~/.config/dask``, which names modules to import.
+    """
+    return _is_named(state) and has_bounded_repr(state, ranges=False)
+
+
+def _is_named(state: Any) -> bool:
+    return not isinstance(state, dict) or "id" not in state or _NAME_OF_FILE(state["id"])
+
+
+def _is_dump(_: Mapping[str, Any], dump: Any) -> bool:
+    """Tell whether *dump* is a cluster dump whose text, which Dask writes, has bounded size."""
+    workers = dump.get("workers") if isinstance(dump, dict) else None
+    named = isinstance(workers, dict) and all(map(_is_named, workers.values()))
+    return named and has_bounded_repr(dump, ranges=False)
+
+
+def _is_gathered(asked: Mapping[str, Any], reply: Any) -> bool:
+    """Tell whether *reply* holds the requested values, or says that some are missing.
+
+    For a value of which it says neither, Dask's client returns the key itself.
+    """
+    status = reply.get("status") if isinstance(reply, dict) else None
+    if type(status) is not str or status != "OK":
+        return True
+    # A worker that gathers by who_has keeps the values and returns none.
+    data, keys = reply.get("data"), asked.get("keys")
+    return keys is None or (isinstance(data, dict) and data.keys() >= set(keys))
+
+
+def _is_plan(asked: Mapping[str, Any], reply: Any) -> bool:
+    """Tell whether *reply* has no plan but that of the shuffle that was asked for.
+
+    A worker keeps the plan under the id that it asked for, and acts upon the one in the plan.
+    """
+    plan = reply.get("run_spec") if isinstance(reply, dict) else None
+    wanted = asked.get("shuffle_id", asked.get("id"))
+    return plan is None or (type(plan) is ShuffleRunSpec and bool(plan.spec.id == wanted))
+
+
+_NAME_OF_FILE = shape("file")
+
+_FORMS: Mapping[str, Callable[[Mapping[str, Any], Any], bool]] = {
+    "dump_state": _is_state,
+    "gather": _is_gathered,
+    "get_cluster_state": _is_dump,
+    "shuffle_get": _is_plan,
+    "shuffle_get_or_create": _is_plan,
+}
+
+#: Requests that are answered with user data in plain fields.
+_USERS = frozenset({"get_metadata", "events", "queue_get", "variable_get"})
+
+
+# --- requests of safeser's own -------------------------------------------------------------------
+
+#: The request that is safeser's own, which no handler of Dask's sees.
+COUNTS = "serialization_counts"
+
+
+def answered(row: Operation, asker: str, request: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the answer to *request* of *asker*, which was decided, or None if Dask answers it.
+
+    :raises PayloadError: if a field is missing, at which a handler of Dask's would raise.
+    """
+    if row.name != COUNTS:
+        return None
+    missing = row.takes.keys() - request.keys()
+    if missing:
+        raise PayloadError(
+            f"{row.name} lacks the field {min(missing)}", rule="operation.field-missing"
+        )
+    # Few processes are asked for it.
+    from safeser.trace.counting import counting  # noqa: PLC0415 - as above
+
+    counts = counting.ask(asker, request["trace"], request["seconds"])
+    return {"status": "OK", "process": counting.process, "counts": counts}

@@ -158,7 +158,7 @@ class ElementWriter:
         """Add *elements* to *encoder*; return how many it has."""
         link, server, sent, ceiling_of = self.link, self.server, self._sent, self._ceiling_of
         values = _Values(link, policy, None, fails=True, sent=sent)
-        added = 0
+        take_code, of_tasks, added = values.take_code, self._of_tasks, 0
         for element in elements:
             name = element.get("op") if isinstance(element, dict) else None
             row = lookup(server, Channel.STREAM, name, element) if isinstance(name, str) else None
@@ -169,10 +169,9 @@ class ElementWriter:
             mark = len(sent.undo)
             values.operation = row
             try:
-                if name in translate.TRANSLATED or element.get("exception") is not None:
-                    element = translate.outgoing(  # noqa: PLW2901 - what is sent in its place
-                        element, takes_code=values.take_code, of_tasks=self._of_tasks
-                    )
+                element = translate.outgoing(  # noqa: PLW2901 - what is sent in its place
+                    element, takes_code=take_code, of_tasks=of_tasks
+                )
                 if row.splits:
                     added += _add_or_split(encoder, element, row.splits, values, ceiling_of)
                 else:

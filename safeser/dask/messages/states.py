@@ -1,8 +1,8 @@
 """The states of one connection, and the meaning of a message in each: one table, as in h11.
 
 The one rule: the meaning of a message follows from the state of its connection and from the table
-of operations, never from a claim in the message. A peer's message has a meaning in every state;
-where :data:`_NEXT` has no entry, this program has a defect.
+of operations, never from a claim in the message. A peer's message has a meaning in every state; a
+state that is not in :data:`NEXT` would follow by a defect of this program alone.
 
 A connection has an asker, which opened it, and a server, which answers. Each side keeps its own
 state, which changes with what that side reads and writes. A refused message changes no state,
@@ -46,25 +46,6 @@ class Meaning(enum.Enum):
     __hash__ = object.__hash__
 
 
-class Event(enum.Enum):
-    """What changes the state of a connection."""
-
-    GREETED = "Dask's handshake was read"
-    REQUEST_TAKEN = "a request was admitted"
-    CONFIRMED_TAKEN = "a request was admitted, on whose reply the asker says one word more"
-    STREAM_TAKEN = "a request was admitted that makes the connection a stream"
-    REQUEST_ENDED = "the last word on a request was heard, or it is answered with a refusal"
-    REQUEST_WRITTEN = "a request was written"
-    CLIENT_STREAM_WRITTEN = "a client's request for a stream was written"
-    WORKER_STREAM_WRITTEN = "a worker's request for a stream was written"
-    FAILURE_READ = "the reply was an error, on which the server hears no last word"
-    LAST_WORD_LEFT = "the last word was left out"
-    STREAM_BEGUN = "what opens the stream was read"
-    STREAM_REFUSED = "what opens the stream is refused, or missing"
-
-    __hash__ = object.__hash__
-
-
 class _Forms(NamedTuple):
     """The meaning of a message in one state, by its form.
 
@@ -100,33 +81,22 @@ _MEANINGS: Mapping[State, _Forms] = {
     State.UNOPENED: _ANY[Meaning.ELEMENTS],
 }
 
-_TAKEN = {
-    Event.REQUEST_TAKEN: State.SERVING,
-    Event.CONFIRMED_TAKEN: State.CONFIRMING,
-    Event.STREAM_TAKEN: State.STREAMING,
-    Event.REQUEST_ENDED: State.SERVING,
-}
-_WRITTEN = {
-    Event.REQUEST_WRITTEN: State.ASKING,
-    Event.CLIENT_STREAM_WRITTEN: State.STARTING,
-    Event.WORKER_STREAM_WRITTEN: State.OPENING,
-    Event.FAILURE_READ: State.SILENCED,
-    Event.LAST_WORD_LEFT: State.ASKING,
-}
-_BEGUN = {Event.STREAM_BEGUN: State.STREAMING, Event.STREAM_REFUSED: State.UNOPENED}
+_SERVED = frozenset({State.SERVING, State.CONFIRMING, State.STREAMING})
+_ASKED = frozenset({State.ASKING, State.SILENCED, State.STARTING, State.OPENING})
+_OPENED = frozenset({State.STREAMING, State.UNOPENED})
 
-#: The next state, by event.
-_NEXT: Mapping[State, Mapping[Event, State]] = {
-    State.SERVER_GREETING: {Event.GREETED: State.SERVING},
-    State.SERVING: _TAKEN,
-    State.CONFIRMING: _TAKEN,
-    State.ASKER_GREETING: {Event.GREETED: State.ASKING},
-    State.ASKING: _WRITTEN,
-    State.SILENCED: _WRITTEN,
-    State.STARTING: _BEGUN,
-    State.OPENING: _BEGUN,
-    State.STREAMING: {},
-    State.UNOPENED: {},
+#: The states that may follow.
+NEXT: Mapping[State, frozenset[State]] = {
+    State.SERVER_GREETING: frozenset({State.SERVING}),
+    State.SERVING: _SERVED,
+    State.CONFIRMING: _SERVED,
+    State.ASKER_GREETING: frozenset({State.ASKING}),
+    State.ASKING: _ASKED,
+    State.SILENCED: _ASKED,
+    State.STARTING: _OPENED,
+    State.OPENING: _OPENED,
+    State.STREAMING: frozenset(),
+    State.UNOPENED: frozenset(),
 }
 
 GREETINGS = frozenset({State.SERVER_GREETING, State.ASKER_GREETING})
@@ -145,8 +115,3 @@ def meaning_of(state: State, body: Any) -> Meaning:
 def meaning_of_malformed(state: State) -> Meaning:
     """Return the meaning in *state* of a message that cannot be parsed."""
     return _MEANINGS[state].malformed
-
-
-def next_state(state: State, event: Event) -> State:
-    """Return the state that follows when *event* happens in *state*."""
-    return _NEXT[state][event]

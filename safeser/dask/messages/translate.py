@@ -10,9 +10,9 @@ of errors, ``warn`` events, results of ``Client.run`` that failed.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from dask.typing import no_default
 
@@ -67,8 +67,10 @@ def outgoing(
     if not isinstance(message, dict):
         return message
     name = message.get("op")
-    translated = isinstance(name, str) and name in TRANSLATED
-    if answers is None and not translated and message.get("exception") is None:
+    change = _CHANGES.get(name) if isinstance(name, str) else None
+    if change is not None:
+        message = change(message)
+    if answers is None and message.get("exception") is None:
         return message  # as most stream elements
     failed = message.get("status") == "uncaught-error"
     if answers is not None and answers.reply.get("*") is Encoding.NESTED and not failed:
@@ -79,21 +81,32 @@ def outgoing(
         changed = described(message, of_user=of_user, takes_code=takes_code)
     if answers is not None and answers.name == "register-worker":
         changed["worker-plugins"] = name_plugins(message.get("worker-plugins"))
-    if name == "task-finished":
-        # The name travels beside the pickle anyway.
-        changed["type"] = message.get("typename")
-    elif name == "log-event" and message.get("topic") == WARN:
-        changed["msg"] = _plain_warning(message.get("msg"))
-    elif name == "log-event" and is_failure(message.get("msg")):
-        changed["msg"] = logged(message["msg"])
-    elif name == "get_metadata" and message.get("default") is no_default:
-        # An enum by which Dask marks an absent default; without the field the handler uses it too.
-        return {key: value for key, value in message.items() if key != "default"}
     return {**message, **changed} if changed else message
 
 
-#: Operations whose fields are translated even if they report no error.
-TRANSLATED = frozenset({"task-finished", "log-event", "get_metadata"})
+def _plain_report(message: dict[str, Any]) -> dict[str, Any]:
+    # The name travels beside the pickle anyway. A reader looks for the operation first.
+    return {"op": "task-finished", **message, "type": message.get("typename")}
+
+
+def _plain_log(message: dict[str, Any]) -> dict[str, Any]:
+    if message.get("topic") == WARN:
+        return {**message, "msg": _plain_warning(message.get("msg"))}
+    return {**message, "msg": logged(message["msg"])} if is_failure(message.get("msg")) else message
+
+
+def _without_default(message: dict[str, Any]) -> dict[str, Any]:
+    # An enum by which Dask marks an absent default; without the field the handler uses it too.
+    absent = message.get("default") is no_default
+    return {k: v for k, v in message.items() if k != "default"} if absent else message
+
+
+#: What is changed in an operation even if it reports no error.
+_CHANGES: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "task-finished": _plain_report,
+    "log-event": _plain_log,
+    "get_metadata": _without_default,
+}
 
 # --- pickles that Dask itself makes and opens ----------------------------------------------------
 
@@ -158,47 +171,40 @@ def _text_of(data: bytes) -> tuple[str, str | None]:
 # --- incoming ----------------------------------------------------------------------------------
 
 
-class Translated(NamedTuple):
-    """A decided message in the form that Dask's code takes.
-
-    :param refused: the errors of its replaced fields.
-    """
-
-    message: Any
-    refused: tuple[PayloadError, ...] = ()
-
-
 #: What the name of a class is, where there is one.
 _NAME = (str, type(None))
+
+#: Takes the errors of fields of a decided message that are replaced.
+Refused = list[SafeserError]
 
 
 def incoming_element(
     server: Server,
     name: str,
     element: dict[str, Any],
+    refused: Refused,
     *,
     takes_code: Callable[[str], bool] = lambda _: False,
-) -> Translated:
+) -> dict[str, Any]:
     """Return a decided stream element in the form that the handler of *name* on *server* takes.
 
     :param takes_code: tells whether its sender may send code to this process in that operation.
     :raises PayloadError: if a field that Dask would unpickle still holds a peer's bytes.
     """
     if server is Server.SCHEDULER:
-        return _for_scheduler(name, element)
-    element, refused = _without_raw_errors(element)
+        return _for_scheduler(name, element, refused)
+    element = _without_raw_errors(element, refused)
     if server is Server.CLIENT:
-        refused += _shown_element(name, element, takes_code)
+        _show_element(name, element, takes_code, refused)
     elif name in STATING:
         StatedKeys.taken_from(element)
-    return Translated(element, tuple(refused))
+    return element
 
 
-def _for_scheduler(name: str, element: dict[str, Any]) -> Translated:
+def _for_scheduler(name: str, element: dict[str, Any], refused: Refused) -> dict[str, Any]:
     """Return *element* as the scheduler's handler takes it; most stay as they came."""
-    refused: Sequence[PayloadError] = ()
     if not _RAW.isdisjoint(element):
-        element, refused = _without_raw_errors(element)
+        element = _without_raw_errors(element, refused)
     if name == "task-finished":
         if not isinstance(element.get("type"), _NAME):
             raise PayloadError("the type of a result must be a name", rule="raw.type", where="type")
@@ -212,13 +218,13 @@ def _for_scheduler(name: str, element: dict[str, Any]) -> Translated:
         said = element.get("span_metadata")
         if type(said) is dict and type(said.get("collections")) is tuple:
             element["span_metadata"] = {**said, "collections": list(said["collections"])}
-    return Translated(element, tuple(refused))
+    return element
 
 
-def _shown_element(
-    name: str, element: dict[str, Any], takes_code: Callable[[str], bool]
-) -> list[PayloadError]:
-    """Change *element* into the form that a client's handler takes; return what was refused."""
+def _show_element(
+    name: str, element: dict[str, Any], takes_code: Callable[[str], bool], refused: Refused
+) -> None:
+    """Change *element* into the form that a client's handler takes."""
     # A status that says error makes Dask's client raise inside its report loop, which ends
     # the loop and hangs every future.
     element.pop("status", None)
@@ -227,7 +233,7 @@ def _shown_element(
         told = element.get("type")
         element["type"] = _type_pickle(told, partial(takes_code, name))
         if not isinstance(told, str | None):
-            return [_raw("the type of a result", "type")]
+            refused.append(_raw("the type of a result", "type"))
     elif name == "event":
         # An array would be compared element by element, which ends the client's report loop.
         topic, event = element.get("topic"), element.get("event")
@@ -237,71 +243,48 @@ def _shown_element(
             )
         element["event"] = _warning_event(event) if topic == WARN else plain_event(topic, event)
     elif name == "task-erred" and element.get("exception") is None:
-        element["exception"] = error = _missing_error()
-        return [error]
-    return []
+        element["exception"] = _missing_error(refused)
 
 
-def incoming_reply(fields: Mapping[str, Encoding], reply: Any) -> Translated:
+def incoming_reply(fields: Mapping[str, Encoding], reply: Any, refused: Refused) -> Any:
     """Return a decided reply in the form that Dask's requesting code takes.
 
     :param fields: the encodings of the reply's fields that Dask would unpickle, by path.
     """
-    refused: list[PayloadError] = []
     if isinstance(reply, dict):
-        if _RAW.isdisjoint(reply):
-            reply = dict(reply)
-        else:
-            reply, refused = _without_raw_errors(reply)
+        reply = _without_raw_errors(reply, refused)
         status = reply.get("status")
         if type(status) is str and status == "uncaught-error" and reply.get("exception") is None:
-            reply["exception"] = error = _missing_error()
-            refused.append(error)
+            reply["exception"] = _missing_error(refused)
         if "worker-plugins" in fields:
             reply["worker-plugins"] = make_plugins(reply.get("worker-plugins"))
     for path, encoding in fields.items():
         if encoding is Encoding.ERROR:
-            reply = _each_translated(reply, path, _SAFE[path.rpartition(".")[2]], refused)
+            reply = transform(reply, path, _SAFE[path.rpartition(".")[2]], refused)
         elif encoding is Encoding.NESTED:
-            reply = _each_translated(reply, path, _nested_reply, refused)
-    return Translated(reply, tuple(refused))
+            reply = transform(reply, path, _nested_reply, refused)
+    return reply
 
 
-def _each_translated(
-    reply: Any, path: str, safe: Callable[[Any], Translated], refused: list[PayloadError]
-) -> Any:
-    """Return *reply* with *safe* applied to each value at *path*; add errors to *refused*."""
-
-    def changed(value: Any) -> Any:
-        translated = safe(value)
-        refused.extend(translated.refused)
-        return translated.message
-
-    return transform(reply, path, changed)
-
-
-def _nested_reply(answer: Any) -> Translated:
+def _nested_reply(answer: Any, refused: Refused) -> Any:
     """Return one worker's part of a broadcast's reply; Client.run unpickles bytes as an error."""
     if isinstance(answer, bytes):
-        return Translated(pickles.dumps(from_data(from_pickled_error(answer, {}, ""))))
-    if not isinstance(answer, dict):
-        return Translated(answer)
-    message, refused = _without_raw_errors(answer)
-    return Translated(message, tuple(refused))
+        return pickles.dumps(from_data(from_pickled_error(answer, {}, "")))
+    return _without_raw_errors(answer, refused) if isinstance(answer, dict) else answer
 
 
-def _without_raw_errors(message: dict[str, Any]) -> tuple[dict[str, Any], list[PayloadError]]:
-    """Replace bytes that Dask's ``clean_exception`` would unpickle, and return their errors."""
+def _without_raw_errors(message: dict[str, Any], refused: Refused) -> dict[str, Any]:
+    """Return a copy of *message* without bytes that Dask's ``clean_exception`` would unpickle."""
     message = dict(message)
-    refused: list[PayloadError] = []
+    if _RAW.isdisjoint(message):
+        return message
     said = message.get("exception")
     if isinstance(said, Exception) and is_partly_named(said):
         message["exception"] = _restored(said, message.get("traceback"))
     for name, safe in _SAFE.items():
         if name in message:
-            message[name], why = safe(message[name])
-            refused += why
-    return message, refused
+            message[name] = safe(message[name], refused)
+    return message
 
 
 def _restored(said: Exception, whole: Any) -> Exception:
@@ -316,49 +299,53 @@ def _restored(said: Exception, whole: Any) -> Exception:
     return whole
 
 
-def _safe_exception(value: Any) -> Translated:
+def _safe_exception(value: Any, refused: Refused) -> Any:
     if value is None or isinstance(value, BaseException | Relayed):
-        return Translated(value)
+        return value
     if isinstance(value, str):
-        return Translated(_plain_text(value))  # Dask makes an Exception of it
+        return _plain_text(value)  # Dask makes an Exception of it
     refusal = PayloadError(
         "an error arrived as raw bytes, which are never unpickled",
         rule="raw.exception",
         where="exception",
         fix="Its text is in the log of the process that raised it.",
     )
-    return Translated(refusal, (refusal,))
+    refused.append(refusal)
+    return refusal
 
 
-def _missing_error() -> PayloadError:
+def _missing_error(refused: Refused) -> PayloadError:
     """Return the error for a failure without an exception, for which Dask would raise None."""
-    return PayloadError(
+    error = PayloadError(
         "a failure arrived without any error",
         rule="raw.exception",
         where="exception",
         fix="No honest peer sends that.",
     )
+    refused.append(error)
+    return error
 
 
-def _no_traceback(value: Any) -> Translated:
+def _no_traceback(value: Any, refused: Refused) -> Relayed | None:
     """Drop a traceback: its text is a note of the exception, and no traceback object is built.
 
     A relayed payload in this field is not a traceback but the pickled failure, and is kept.
     """
-    refused = (_raw("a traceback", "traceback"),) if isinstance(value, bytes) else ()
-    return Translated(value if isinstance(value, Relayed) else None, refused)
+    if isinstance(value, bytes):
+        refused.append(_raw("a traceback", "traceback"))
+    return value if isinstance(value, Relayed) else None
 
 
-def _plain_text(value: Any) -> Any:
+def _plain_text(value: Any, _: Refused | None = None) -> Any:
     """Return a peer's text with control characters escaped, since logs and terminals show it."""
     return shown(value[-TRACEBACK:]) if isinstance(value, str) else value
 
 
-_SAFE: dict[str, Callable[[Any], Translated]] = {
+_SAFE: dict[str, Callable[[Any, Refused], Any]] = {
     "exception": _safe_exception,
     "traceback": _no_traceback,
-    "exception_text": lambda value: Translated(_plain_text(value)),
-    "traceback_text": lambda value: Translated(_plain_text(value)),
+    "exception_text": _plain_text,
+    "traceback_text": _plain_text,
 }
 
 _RAW = frozenset(_SAFE)

@@ -9,9 +9,8 @@ from safeser.dask.patches.patch import Patch
 from safeser.dask.scheduler.call_profiles import Profiles
 from safeser.dask.scheduler.cancellation import Cancellation
 from safeser.dask.scheduler.key_conflicts import Guard
-from safeser.dask.scheduler.named_addresses import Names
 from safeser.dask.scheduler.readers import Readers
-from safeser.dask.scheduler.worker_authority import Workers
+from safeser.dask.scheduler.workers import Workers
 
 __all__ = ["ROWS"]
 
@@ -72,7 +71,7 @@ ROWS = (
         target=f"{_SCHEDULER}.coerce_address",
         reason="Host names in requests are looked up in the event loop: one list of them blocks the"
         " cluster, and their name server learns of it.",
-        by=(Names, Names.coerce_address),
+        by=(Workers, Workers.coerce_address),
     ),
     *(
         Patch(
@@ -86,42 +85,29 @@ ROWS = (
     # workers and nannies
     Patch(
         target=f"{_SCHEDULER}.add_worker",
-        reason="A worker that registers under the id of another replaces it, and one whose"
-        " registration ends half way gets tasks that wait for ever.",
+        reason="A worker is not asked whether it is confined, and one whose registration ends half"
+        " way gets tasks that wait for ever.",
         by=(Workers, Workers.register),
     ),
     Patch(
         target=f"{_SCHEDULER}.add_keys",
-        reason="A worker can report the value of a task that it was never given, and all others are"
-        " told to drop theirs.",
+        reason="A copy of the value that another author's task had under the key is taken for that"
+        " of the present one.",
         by=(Workers, Workers.add_keys),
     ),
     Patch(
-        target=f"{_SCHEDULER}.handle_task_finished",
-        reason="A worker reports the result of a task that another worker computes.",
-        by=(Workers, Workers.finished),
-    ),
-    Patch(
-        target=f"{_SCHEDULER}.handle_task_erred",
-        reason="A worker reports the failure of a task that another worker computes.",
-        by=(Workers, Workers.erred),
-    ),
-    Patch(
         target="distributed.scheduler:SchedulerState._task_to_msg",
-        reason="The scheduler does not record which worker it told to compute a task, nor does it"
-        " state the authors of the task and its inputs.",
+        reason="The scheduler does not state the authors of a task and its inputs.",
         by=(Workers, Workers.hand_out),
     ),
     Patch(
         target=f"{_SCHEDULER}.request_acquire_replicas",
-        reason="The scheduler does not record which worker it told to keep a copy of a value, nor"
-        " does it state the author of the value.",
+        reason="The scheduler does not state the author of a value that a worker is to keep.",
         by=(Workers, Workers.acquire),
     ),
     Patch(
         target=f"{_SCHEDULER}.gather_on_worker",
-        reason="The scheduler does not record which worker it told to copy a value, nor does it"
-        " state the author of the value.",
+        reason="The scheduler does not state the author of a value that a worker is to copy.",
         by=(Workers, Workers.gathered_on),
     ),
     Patch(
@@ -130,17 +116,11 @@ ROWS = (
         " client that asked for the first value gets the second.",
         by=(Readers, Readers.gathered),
     ),
-    # extensions: published datasets and work stealing
+    # published datasets
     Patch(
         target="distributed.publish:PublishExtension.put",
         reason="Keys are published by principals that may not read their values.",
         by=(Readers, Readers.put),
-        via=("scheduler",),
-    ),
-    Patch(
-        target="distributed.stealing:WorkStealing.move_task_confirm",
-        reason="Any worker can answer for the one that was asked to give up a task.",
-        by=(Workers, Workers.gave_up),
         via=("scheduler",),
     ),
 )

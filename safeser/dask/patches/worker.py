@@ -18,9 +18,8 @@ from safeser.dask.servers import served
 from safeser.dask.transport.connection_roles import with_role
 from safeser.dask.transport.other_schemes import sealed
 from safeser.dask.worker.direct_requests import write_own
-from safeser.dask.worker.nannies import OwnWorker
-from safeser.dask.worker.process_surface import refuse_download, start_http_server
-from safeser.dask.worker.start_pipes import Pipes
+from safeser.dask.worker.endings import worker_exited
+from safeser.dask.worker.process_surface import start_http_server
 from safeser.dask.worker.stimuli import Stimuli, handle_event
 from safeser.dask.worker.value_authors import Authors
 
@@ -29,8 +28,6 @@ __all__ = ["ROWS"]
 _GATHER_DEP = "distributed.worker:Worker.gather_dep"
 _HANDLE_EVENT = "distributed.worker_state_machine:WorkerState._handle_event"
 _GATHERED = "distributed.worker_state_machine:WorkerState._handle_gather_dep_success"
-_START = "distributed.nanny:WorkerProcess.start"
-_WAIT = "distributed.nanny:WorkerProcess._wait_until_connected"
 
 
 def _client_of_task(stock: Callable[..., Any], worker: Any, *args: Any, **kwargs: Any) -> Any:
@@ -68,15 +65,6 @@ ROWS = (
         target="distributed.node:ServerNode.start_http_server",
         reason="A worker's dashboard, which authenticates no request, listens on all interfaces.",
         by=start_http_server,
-    ),
-    Patch(
-        target="distributed.preloading:_download_module",
-        reason="A preload that is a web address is downloaded and run.",
-        value=refuse_download,
-        source=(
-            "distributed.preloading:_download_module",
-            "distributed.preloading:Preload.__init__",
-        ),
     ),
     # workers
     *(
@@ -148,49 +136,9 @@ ROWS = (
     ),
     # nannies
     Patch(
-        target="distributed.nanny:get_mp_context",
-        reason="A nanny unpickles what its worker's process puts into a queue, and waits for locks"
-        " and semaphores that this process shares.",
-        by=Pipes,
-        source=(
-            _START,
-            _WAIT,
-            "distributed.nanny:WorkerProcess._run",
-            "distributed.nanny:WorkerProcess.kill",
-            "distributed.nanny:WorkerProcess.mark_stopped",
-        ),
-    ),
-    Patch(
-        target="distributed.nanny:Nanny.instantiate",
-        reason="Workers of all nannies have folders beside each other, and a nanny deletes the one"
-        " that its worker's process names.",
-        by=(OwnWorker, OwnWorker.instantiate),
-        source=(
-            "distributed.nanny:Nanny.instantiate",
-            "distributed.core:Server.__init__",
-            "distributed.nanny:WorkerProcess.mark_stopped",
-            "distributed.diskutils:WorkSpace.__init__",
-        ),
-    ),
-    Patch(
-        target=_WAIT,
-        reason="A nanny deletes the folder and unregisters the address that its worker's process"
-        " names, whatever these are.",
-        by=(OwnWorker, OwnWorker.wait_until_connected),
-        via=("on_exit", "__self__"),
-        source=(_START, _WAIT, "distributed.nanny:Nanny._unregister"),
-    ),
-    Patch(
-        target="distributed.nanny:Nanny.plugin_add",
-        reason="The nanny of a confined worker runs plugins, outside of the sandbox.",
-        by=(OwnWorker, OwnWorker.plugin_add),
-        source=("distributed.nanny:Nanny.plugin_add", "distributed.nanny:Nanny.start_unsafe"),
-    ),
-    Patch(
         target="distributed.nanny:Nanny._on_worker_exit_sync",
-        reason="A nanny whose worker cannot run prints tracebacks in place of one line, and"
-        " nothing deletes the folder that it made for the worker.",
+        reason="A nanny whose worker cannot run prints tracebacks in place of one line.",
         needed=False,
-        by=(OwnWorker, OwnWorker.exited),
+        by=worker_exited,
     ),
 )

@@ -36,8 +36,7 @@ from safeser.dask.equality.calls import Sameness, SealedComparison
 from safeser.dask.equality.definitions import Comparison
 from safeser.dask.equality.difference import find_difference
 from safeser.dask.messages.author_statements import stating
-from safeser.dask.messages.refused import GraphFailures
-from safeser.dask.messages.replies import error_reply
+from safeser.dask.messages.refused import GraphFailures, error_reply
 from safeser.dask.scheduler.cancellation import Cancellation
 from safeser.dask.scheduler.conflicts import (
     FIX,
@@ -53,7 +52,7 @@ from safeser.dask.scheduler.scattered import Arrivals, ScatteredData
 from safeser.dask.scheduler.weak_task_dict import WeakTaskSet
 from safeser.dask.sealed.node import Sealed
 from safeser.dask.servers import Part, link_of
-from safeser.dask.wire.packer import packed
+from safeser.dask.wire.reader import packed
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.gate.values import Context, Kind
 from safeser.policy.questions.readable import runs_code

@@ -20,8 +20,7 @@ from safeser.dask.sealed.merkle import HASH_SIZE, Inclusion, leaf_hash, longest_
 from safeser.dask.sealed.opening import malformed_task
 from safeser.dask.sealed.statement import ASK_OPERATOR, MOST_PACKED, SignedStatement
 from safeser.dask.sealed.writing import Leaf, leaf_parts
-from safeser.dask.wire.packer import packed
-from safeser.dask.wire.reader import Reader
+from safeser.dask.wire.reader import Reader, packed
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.gate.format import Buffer
 from safeser.gate.values import Limits

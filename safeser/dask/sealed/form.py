@@ -24,7 +24,7 @@ import numpy as np
 from dask._task_spec import Dict, List, Set, Tuple
 
 from safeser.dask.contents.opened_graph import is_sendable
-from safeser.dask.wire.packer import packed
+from safeser.dask.wire.reader import packed
 from safeser.errors import PayloadError
 
 DEPENDENCY, DEFINITION, TASK, GATHERED, PLAIN, ALIAS, DATA, SLICE, REFERENCE = range(9)

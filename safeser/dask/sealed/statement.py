@@ -13,7 +13,7 @@ from typing import Any
 import msgpack
 
 from safeser.dask.sealed.merkle import HASH_SIZE
-from safeser.dask.wire.packer import packed
+from safeser.dask.wire.reader import packed
 from safeser.errors import ConfigError, PayloadError
 from safeser.gate.key_pairs import PublicKey
 from safeser.gate.values import check_principal

@@ -18,7 +18,7 @@ import msgpack
 
 from safeser.dask.sealed.definitions import DIGEST_SIZE, digest
 from safeser.dask.sealed.statement import SKEW
-from safeser.dask.wire.packer import packed
+from safeser.dask.wire.reader import packed
 from safeser.errors import ConfigError, PayloadError, PolicyDenied
 from safeser.gate.key_pairs import PublicKey
 from safeser.gate.values import check_principal

@@ -22,7 +22,7 @@ from distributed.shuffle._core import P2PBarrierTask, barrier_key
 from safeser.dask.contents.shuffle_plans import write_plan
 from safeser.dask.sealed import form
 from safeser.dask.sealed.definitions import Definitions, canonical_digest, is_imported
-from safeser.dask.wire.packer import packed
+from safeser.dask.wire.reader import packed
 from safeser.dask.wire.task_key import shown_key
 from safeser.errors import PayloadError
 from safeser.gate.format import Buffer

@@ -1,8 +1,9 @@
 """Convert headers of NumPy arrays of stock Dask to those of safeser.
 
-The one rule: a dtype is a letter, a size and a unit out of tables here, or a record of such; no
-text of a peer reaches NumPy unless it has exactly that form, and no pickle does. (Raw bytes under
-the dtype ``|O`` are object pointers of the peer's choice: they crash a stock client.)
+The one rule: a dtype is a letter, a size and a unit out of tables here; no text of a peer reaches
+NumPy unless it has exactly that form, and no pickle does. (Raw bytes under the dtype ``|O`` are
+object pointers of the peer's choice: they crash a stock client.) Records, matrices and masked
+arrays are written on the cluster as typed values, see :mod:`safeser.dask.clients.stock_frames`.
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from safeser import pickles
 from safeser.dask.contents.unreadable import malformed, unreadable
 from safeser.families.numpy import dtypes
 from safeser.types import numpy as bounds
 
-__all__ = ["holding", "masked", "translated", "typed"]
+__all__ = ["holding", "translated", "typed"]
 
 Made = tuple[dict[str, Any], list[Any]]
 
@@ -28,25 +28,15 @@ _DTYPE = re.compile(
 )
 _KEYS = frozenset({"dtype", "shape", "strides", "writeable"})
 _OPTIONAL = frozenset({"broadcast_to", "matrix"})
-_MASKED = frozenset({"data-header", "nframes", "fill-value"})
-
 _OBJECTS = "it holds Python objects, which stock Dask sends as a pickle"
 
 
 def translated(meta: dict[str, Any], frames: list[Any]) -> Made:
-    """Return safeser's header and frames of an array, or of a matrix if it says that it is one."""
+    """Return safeser's header and frames of an array."""
     if meta.get("pickle"):
         unreadable("numpy:ndarray", because=_OBJECTS)
-    matrix = meta.get("matrix", False)
-    if type(matrix) is not bool:
-        malformed("it says neither that it is a matrix nor that it is none")
-    header, frames = _array(meta, frames)
-    if not matrix:
-        return header, frames
-    return holding(typed("numpy:matrix", {}), [(header, frames)])
-
-
-def _array(meta: dict[str, Any], frames: list[Any]) -> Made:
+    if meta.get("matrix"):
+        unreadable("numpy:matrix")
     if not meta.keys() >= _KEYS or not meta.keys() <= _KEYS | _OPTIONAL or len(frames) != 1:
         malformed("it is not described as an array is")
     dtype = _dtype(meta["dtype"])
@@ -93,13 +83,8 @@ def _dtype(described: Any) -> np.dtype[Any]:
     match described:
         case (0, str() as text):
             return _plain_dtype(text)
-        case (0, tuple() as fields):
-            return _record_dtype(fields)
-        case (1, bytes() as pickled):
-            record = pickles.dtype_record(pickled)
-            if record is None:
-                unreadable("numpy:dtype", because="its pickle is not that of plain fields")
-            return dtypes.build(_described(record))
+        case (0, tuple()) | (1, bytes()):
+            unreadable("numpy:ndarray", because="its elements are records")
     malformed("its dtype is described in no known way")
 
 
@@ -112,67 +97,6 @@ def _plain_dtype(text: str) -> np.dtype[Any]:
         return np.dtype(text)
     except (TypeError, ValueError, OverflowError):
         malformed("its dtype is none that this NumPy has")
-
-
-def _record_dtype(fields: tuple[Any, ...]) -> np.dtype[Any]:
-    """Return the dtype of fields that follow each other, each with a name."""
-    described, at = [], 0
-    for field in fields:
-        match field:
-            case (str() as name, str() as text) if name:
-                inner = _plain_dtype(text)
-                described.append([name, dtypes.describe(inner), at])
-                at += inner.itemsize
-            case _:
-                malformed("a field of its dtype is described in no known way")
-    return dtypes.build({"fields": described, "size": at, "align": False})
-
-
-def _described(record: pickles.DtypeRecord | str) -> Any:
-    if isinstance(record, str):
-        return dtypes.describe(_plain_dtype(record))
-    fields = [[name, _described(inner), offset] for name, inner, offset in record.fields]
-    return {"fields": fields, "size": record.size, "align": record.align}
-
-
-def masked(meta: dict[str, Any], frames: list[Any]) -> Made:
-    """Return safeser's header and frames of a masked array."""
-    if not meta.keys() >= _MASKED or not meta.keys() <= _MASKED | {"mask-header"}:
-        malformed("it is not described as a masked array is")
-    count, data = meta["nframes"], meta["data-header"]
-    if type(count) is not int or not 0 <= count <= len(frames) or type(data) is not dict:
-        malformed("its data are not described")
-    parts = [translated(data, frames[:count])]
-    if "mask-header" in meta:
-        if type(meta["mask-header"]) is not dict:
-            malformed("its mask is not described")
-        parts.append(translated(meta["mask-header"], frames[count:]))
-    elif count != len(frames):
-        malformed("it has more frames than data")
-    kept = _fill(meta["fill-value"], _dtype(data.get("dtype")))
-    flags = {"hardmask": False, "sharedmask": False, "mask": len(parts) == 2}
-    header = typed("numpy.ma:MaskedArray", {**flags, "fill": kept is not None})
-    return holding(header, [*parts, *(kept or ())])
-
-
-def _fill(fill: Any, dtype: np.dtype[Any]) -> list[Made] | None:
-    """Return the number that stands for what is masked, or None for the dtype's own."""
-    match fill:
-        case (False, (bool() | int() | float()) as number):
-            # As text it would be as long as the dtype says, which no frame has borne out.
-            if dtype.kind not in "biufcmM":
-                malformed("its fill value is a number, and its elements are none")
-            try:
-                value = np.array(number, dtype)
-            except (TypeError, ValueError, OverflowError):
-                malformed("its fill value is none of its dtype")
-            described: dict[str, Any] = {"shape": [], "order": "C", "writeable": True}
-            described["dtype"] = dtypes.describe(dtype)
-            return [(typed("numpy:ndarray", described), [value.tobytes()])]
-        case (True, bytes()):
-            # A pickle that says no more than how masked elements print: NumPy's default does.
-            return None
-    malformed("its fill value is none")
 
 
 def typed(name: str, meta: dict[str, Any]) -> dict[str, Any]:

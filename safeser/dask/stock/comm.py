@@ -124,10 +124,6 @@ class GuardedConversation(Conversation):
             body = plainer.reply(self._asked.fields.encodings, body)
         return Message(verified, body, tuple(stock.rows), policy)
 
-    def _parse_apart(self, verified: Arrived, refusals: Refusals) -> Message:
-        # Dask's layout has no element of which one could be malformed without the others.
-        return Message(verified, (), (), self.link.policy)
-
     def _plain(self, elements: Sequence[Any], *, listed: bool = False) -> list[Any]:
         return list(elements)  # written by Dask's own protocol, which the other side reads
 

@@ -7,15 +7,13 @@ frames against that row and build the object, never code of :mod:`distributed.pr
 
 from __future__ import annotations
 
-import array
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NoReturn
 
 from safeser import pickles
 from safeser.dask.contents.unreadable import malformed, unreadable
-from safeser.dask.stock import arrays, sparse, wire
+from safeser.dask.stock import arrays, wire
 from safeser.dask.wire.reader import Reader
 from safeser.errors import PayloadError
 from safeser.families import plain
@@ -185,7 +183,7 @@ def _unsent(frames: list[Any]) -> NoReturn:
     )
 
 
-# -- one function for each class that stock Dask has serializers for -------------------------------
+# -- classes that are read as stock Dask writes them ----------------------------------------------
 
 
 def _bytes(own: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
@@ -194,50 +192,12 @@ def _bytes(own: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
     return arrays.typed(name, {}), [own.run(frames)]
 
 
-def _memoryview(own: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
-    described = {"format": meta.get("format"), "shape": meta.get("shape"), "writeable": True}
-    return arrays.typed(name, described), [own.run(frames)]
-
-
-def _array(own: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
-    code = meta.get("typecode")
-    if type(code) is not str or code not in "bBhHiIlLqQfd" or len(code) != 1:
-        malformed("its type code is not that of numbers")
-    size = array.array(code).itemsize
-    described = {"code": code, "itemsize": size, "order": sys.byteorder}
-    return arrays.typed(name, described), [own.run(frames)]
-
-
-def _nothing(_: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
-    if meta or frames:
-        malformed("the masked constant holds nothing")
-    return arrays.typed("numpy.ma:masked", {}), []
-
-
-def _fields(own: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
-    """A dictionary by its fields, some of which are in the header."""
-    plain_fields, others = sparse.fields_of(own, name, meta, frames)
-    made = [own._packed((*plain_fields, *others))]
-    made += [own._packed(value) for value in plain_fields.values()]
-    made += others.values()
-    return arrays.holding({"serializer": "collection", "type": "dict"}, made)
-
-
 #: By the name that the pickle of a class holds. Dask makes a plain array of a memory map, too.
 _TYPES: dict[str, Callable[[Translator, str, Header, list[Any]], Made]] = {
     "builtins:bytes": _bytes,
     "builtins:bytearray": _bytes,
-    "builtins:memoryview": _memoryview,
-    "builtins:dict": _fields,
-    "array:array": _array,
     **dict.fromkeys(
-        ("numpy:ndarray", "numpy:memmap", "numpy:matrix"),
+        ("numpy:ndarray", "numpy:memmap"),
         lambda _, __, meta, frames: arrays.translated(meta, frames),
     ),
-    **dict.fromkeys(
-        ("numpy.ma:MaskedArray", "numpy.ma.core:MaskedArray"),
-        lambda _, __, meta, frames: arrays.masked(meta, frames),
-    ),
-    "numpy.ma.core:MaskedConstant": _nothing,
-    **dict.fromkeys(sparse.NAMES, sparse.translated),
 }

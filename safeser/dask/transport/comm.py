@@ -11,7 +11,8 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, NoReturn, TypeVar
+from functools import partial
+from typing import Any, NoReturn, TypeVar, cast
 from weakref import ref
 
 from distributed.client import Client, _current_client
@@ -42,6 +43,7 @@ from safeser.gate.format import (
     longest_block,
     longest_rest,
 )
+from safeser.gate.handshake import ACCEPTED, REFUSED
 from safeser.gate.noise import HandshakeRefused
 from safeser.gate.session import Arrival, SessionClosed, Verified
 from safeser.operations import Server
@@ -50,15 +52,8 @@ __all__ = ["REFUSED", "SafeserComm"]
 
 logger = logging.getLogger("safeser.dask")
 
-#: The first sealed message from the responder: the initiator's key was accepted.
-_ACCEPTED = b"accepted"
-#: In its place: it was, and its principal holds as many connections as one may.
+#: In place of ``ACCEPTED``: it was, and its principal holds as many connections as one may.
 _FULL = b"full"
-
-#: What the responder writes, in the clear, instead of a prelude: the initiator did not
-#: authenticate, whatever the reason. Without it a refused key looks like a network fault, which
-#: Dask's workers retry for ever. Forging it has the effect of cutting the connection.
-REFUSED = b"\x93SAFESER refused".ljust(PRELUDE_SIZE, b"\0")
 
 #: Messages up to this size are understood on the event loop: to parse and judge runs at a megabyte
 #: a second. To authenticate, encrypt and decrypt runs at some gigabytes, and larger messages are
@@ -72,12 +67,13 @@ _TO_UNDERSTAND = 1 << 6
 #: counted where a message has more frames than a few.
 _FRAME, _FEW_FRAMES = 256, 64
 
+#: A message of more frames is cut into them in a thread: 100,000 take 70 milliseconds.
+_MANY_FRAMES = 1 << 12
+
 #: Elements of one batch that Dask is given at once; its handlers take 10 to 100 microseconds each.
 _ELEMENTS = 500
 
-
 S = TypeVar("S")
-
 
 _NOTHING = memoryview(b"")
 
@@ -224,7 +220,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
                     return SKIP
                 if self._takes_long(verified):
                     try:
-                        return await offload(self._hear_long, verified, deserializers)
+                        return await offload(_uncollected, self._hear, verified, deserializers)
                     except asyncio.CancelledError:
                         self.abort()  # the thread goes on, and the message is lost
                         raise
@@ -236,7 +232,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
 
     async def accept(self) -> None:
         """Tell the initiator that its key was accepted."""
-        await self._send([_ACCEPTED])
+        await self._send([ACCEPTED])
 
     async def refuse_connection(self) -> None:
         """Tell the initiator, whose key is fine, that its principal holds too many connections."""
@@ -255,7 +251,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
                 f"{self.link.peer} keeps no more connections of {self.link.local} open"
                 " (limits.max_connections in its policy, or its limit of open files)"
             )
-        return said == [_ACCEPTED]
+        return said == [ACCEPTED]
 
     async def _flush(self) -> None:
         """Wait until the peer took what it was told.
@@ -290,11 +286,6 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         finally:
             _current_client.reset(token)
 
-    def _hear_long(self, verified: Any, deserializers: Sequence[str] | None) -> Any:
-        """Return the same; no collection of the many objects meanwhile stops all threads."""
-        with gc_paused:
-            return self._hear(verified, deserializers)
-
     def _client(self) -> Client | None:
         """Return the client that this connection is of, where it is one's."""
         pool = getattr(self, "_pool", None)  # Dask's, of which this is, to ask through
@@ -308,7 +299,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         if stream is None:
             self.raise_if_ended()
             raise CommClosedError("the connection is closed")
-        session, data, arrival = self.link.session, _NOTHING, None
+        session, data, arrival, complete = self.link.session, _NOTHING, None, None
         try:
             head = await stream.read_bytes(PRELUDE_SIZE)
             if first:
@@ -330,12 +321,16 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             if len(arrival.lengths) > _FEW_FRAMES:
                 await arriving.take(_FRAME * len(arrival.lengths))
             if not whole and arrival.parts:
-                return await read_parts(stream, arriving, arrival)
+                complete = partial(arrival.verified, await read_parts(stream, arriving, arrival))
+            else:
+                complete = partial(arrival.whole, data[prelude.block :])
             arriving.complete = True
-            return arrival.whole(data[prelude.block :])
+            if len(arrival.lengths) <= _MANY_FRAMES:
+                return complete()
+            return cast("Verified", await offload(_uncollected, complete))
         except BaseException as error:
             # What is raised refers to this frame and to those that it called; none keeps a message.
-            data = _NOTHING
+            data, complete = _NOTHING, None
             if arrival is not None:
                 arrival.drop()
             if isinstance(error, (StreamClosedError, EnvelopeError)):
@@ -386,23 +381,31 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         :raises PolicyDenied: if policy does not let this message leave.
         """
         del on_error  # the conversation knows what a refusal becomes: an error, a reply, a field
-        if self.stream is None:
-            self.raise_if_ended()
-            raise CommClosedError("the connection is closed")
+        self._require_open()
+        conversation = self.conversation
         if self.allow_offload and OFFLOAD_THRESHOLD and may_be_large(msg):
-            frames = await offload(self.conversation.send, msg, serializers)
+            try:
+                frames = await offload(conversation.send, msg, serializers)
+            except asyncio.CancelledError:
+                self.abort()  # the thread goes on, and what it encodes is lost
+                raise
         else:
-            frames = self.conversation.send(msg, serializers)
+            frames = conversation.send(msg, serializers)
         if not frames:  # the conversation has said it already
             return 0
-        conversation = self.conversation
         if conversation.is_overfull(msg, frames):
             conversation.sent.rollback()
             middle = len(msg) // 2
             sent = await self.write(msg[:middle], serializers)
             return sent + await self.write(msg[middle:], serializers)
+        tells = bool(conversation.sent.undo)
         conversation.sent.commit()
-        sent = await self._send_sealed(b"", frames)
+        try:
+            sent = await self._send_sealed(b"", frames)
+        except BaseException:
+            if tells:
+                self.abort()  # what is written next refers to what this would have told
+            raise
         if conversation.answers_requests:
             await self._flush()
         return sent
@@ -467,9 +470,9 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         async with self._sealing:
             if size <= ONE_READ:
                 return self._send_whole(header, frames, then)
-            buffers = self._seal(self.link.session.sealing, header, frames)
             try:
-                sent = await self._write_pieces(buffers)
+                self._require_open()
+                sent = await self._write_pieces(self.link.session.sealing(header, frames))
             except BaseException as error:
                 self._not_sent(error)
             if then is not None:
@@ -479,9 +482,9 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     def _send_whole(
         self, header: bytes, frames: Sequence[Any], then: Callable[[], None] | None
     ) -> int:
-        message = self._seal(self.link.session.sealed, header, frames)
         try:
-            sent = self._enqueue(message)
+            self._require_open()
+            sent = self._enqueue(self.link.session.sealed(header, frames))
         except BaseException as error:
             self._not_sent(error)
         if then is not None:
@@ -496,6 +499,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             self.raise_if_ended()
             convert_stream_closed_error(self, error)
         if isinstance(error, EnvelopeError):
+            if not self.link.session.ended:  # this one message is too large; nothing was sent
+                raise error
             self.raise_if_ended()
             self.abort()
             raise self._over(error) from None
@@ -503,23 +508,10 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         self.abort()
         raise error
 
-    def _seal(
-        self, seal: Callable[[bytes, Sequence[Any]], S], header: bytes, frames: Sequence[Any]
-    ) -> S:
+    def _require_open(self) -> None:
         if self.stream is None or self.stream.closed():
             self.raise_if_ended()
             raise CommClosedError("the connection is closed")
-        try:
-            return seal(header, frames)
-        except EnvelopeError as error:
-            if not self.link.session.ended:  # this one message is too large; nothing was sent
-                raise
-            self.raise_if_ended()
-            self.abort()
-            raise self._over(error) from None
-        except BaseException:
-            self.abort()  # its number is taken: nothing can follow it
-            raise
 
     def _over(self, error: EnvelopeError) -> CommClosedError:
         return CommClosedError(f"the session with {self.link.peer} ended: {error}")
@@ -545,6 +537,12 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             raise CommClosedError("the connection is closed")
         self._written = self.stream.write(piece)
         return len(piece)
+
+
+def _uncollected(call: Callable[..., S], *arguments: Any) -> S:
+    """Call *call*; no collection of the many objects meanwhile stops all threads."""
+    with gc_paused:
+        return call(*arguments)
 
 
 def _check_announced(prelude: Prelude, bounds: MessageBounds) -> None:

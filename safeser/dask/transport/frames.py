@@ -14,7 +14,7 @@ from tornado.iostream import IOStream
 from safeser.dask.transport.unfinished import COUNTED_FROM, Arriving
 from safeser.errors import EnvelopeError
 from safeser.gate.format import GCM_TAG_SIZE, HMAC_SIZE, SMALL, Buffer
-from safeser.gate.session import Arrival, Verified
+from safeser.gate.session import Arrival
 
 #: A message up to this size is read, and written, in one piece; a larger one part by part, so that
 #: each large frame owns its memory and arrays need no copy.
@@ -46,8 +46,8 @@ def written_pieces(buffers: Iterable[Buffer]) -> Iterator[Buffer]:
         yield b"".join(small)
 
 
-async def read_parts(stream: IOStream, arriving: Arriving, arrival: Arrival) -> Verified:
-    """Read what follows the block of *arrival*, decrypted while it arrives."""
+async def read_parts(stream: IOStream, arriving: Arriving, arrival: Arrival) -> bytes:
+    """Read the parts of *arrival*, decrypted while they arrive; return what ends the message."""
     size = min(PIECE, max(arrival.parts) + GCM_TAG_SIZE)
     await arriving.take(size)
     scratch = memoryview(bytearray(size))
@@ -68,9 +68,8 @@ async def read_parts(stream: IOStream, arriving: Arriving, arrival: Arrival) -> 
             await _read_into(stream, piece, arriving)
             arrival.feed(piece)
         arrival.finish(await stream.read_bytes(GCM_TAG_SIZE))
-    end = await stream.read_bytes(HMAC_SIZE)
-    arriving.complete = True
-    return arrival.verified(end)
+    end: bytes = await stream.read_bytes(HMAC_SIZE)
+    return end
 
 
 async def read_frame(stream: IOStream, length: int, arriving: Arriving) -> memoryview:

@@ -6,7 +6,8 @@ names, right at its beginning, says how large it may be. Nothing of it is built 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgpack
@@ -22,7 +23,6 @@ from safeser.operations import (
     UNBOUNDED,
     Ceiling,
     Channel,
-    Operation,
     Server,
     lookup,
 )
@@ -66,10 +66,10 @@ def incoming_bounds(link: Link, server: Server, channel: Channel) -> MessageBoun
     return _bounds(structure, most.values, link.policy.limits)
 
 
-def reply_bounds(link: Link, rows: Sequence[Operation]) -> MessageBounds:
-    """Return the bounds of the reply to a request that *rows* describe."""
-    values = any(row.reply or row.kind is not Kind.ADMIN for row in rows)
-    return _bounds(MANY, UNBOUNDED if values else MANY, link.policy.limits)
+@lru_cache(maxsize=16)  # a process has few policies
+def reply_bounds(limits: Limits, *, values: bool) -> MessageBounds:
+    """Return the bounds of the reply to a request, which may hold *values* or not."""
+    return _bounds(MANY, UNBOUNDED if values else MANY, limits)
 
 
 def _bounds(structure: int, values: int, limits: Limits) -> MessageBounds:

@@ -22,7 +22,6 @@ from distributed.scheduler import WorkerState
 
 from safeser.dask.wire import ceilings
 from safeser.dask.wire.ceilings import CeilingOf
-from safeser.dask.wire.packer import packed
 from safeser.dask.wire.reader import (
     EXT_EAGER,
     EXT_OPAQUE,
@@ -34,6 +33,7 @@ from safeser.dask.wire.reader import (
     Reference,
     check_hashes,
     check_readable,
+    packed,
     read_plain,
 )
 from safeser.dask.wire.structure import structure_of
@@ -234,10 +234,10 @@ def _check_used(reader: Reader, rows: Sequence[PayloadRow]) -> None:
         )
 
 
-def parse_apart(
+def parse_batch(
     frames: Sequence[Any], limits: Limits, ceiling_of: CeilingOf
 ) -> tuple[Parsed, list[SafeserError]]:
-    """Parse a batch of stream elements that cannot be parsed as one; leave out those at fault.
+    """Parse a batch of stream elements; element by element where it cannot be parsed as one.
 
     A scheduler batches what many principals made it say. One element that is nested too deeply, or
     too large, must not take with it those that other clients wait for. All that is kept together
@@ -249,6 +249,24 @@ def parse_apart(
     """
     if not frames:
         raise PayloadError("the message has no frames", rule="payload.empty")
+    whole: PayloadError | None = None
+    # One that is larger than every operation may be is held to its ceiling first.
+    if len(frames[0]) <= FLOOR or all(len(element) <= FLOOR for element in slices(frames[0])):
+        try:
+            return parse(frames, limits), []
+        except PayloadError as error:
+            whole = error
+    try:
+        parsed, errors = _parse_apart(frames, limits, ceiling_of)
+    except PayloadError as error:
+        raise whole or error from None
+    return parsed, errors or ([] if whole is None else [whole])  # no element may be at fault
+
+
+def _parse_apart(
+    frames: Sequence[Any], limits: Limits, ceiling_of: CeilingOf
+) -> tuple[Parsed, list[SafeserError]]:
+    """Parse each element of a batch by itself, and leave out those at fault."""
     rows = _table(frames[1], frames[2:], limits) if len(frames) > 1 else ()
     kept: list[Any] = []
     used: list[int] = []
@@ -311,13 +329,6 @@ def expanded(frames: Sequence[Any], limits: Limits) -> int:
 
 #: A field of the header of a sealed graph.
 _SIZES = msgpack.packb("sizes")
-
-
-def has_large_element(frames: Sequence[Any]) -> bool:
-    """Tell whether a batch has an element that is larger than every operation may be."""
-    if not frames or len(frames[0]) <= FLOOR:
-        return False
-    return any(len(element) > FLOOR for element in slices(frames[0]))
 
 
 def _table(data: Any, frames: Sequence[Any], limits: Limits) -> tuple[PayloadRow, ...]:

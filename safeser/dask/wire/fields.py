@@ -86,21 +86,21 @@ def holds_reference(value: Any) -> bool:
     return isinstance(value, tuple | list | set) and any(map(holds_reference, value))
 
 
-def transform(message: Any, path: str, change: Callable[[Any], Any]) -> Any:
-    """Return *message* with ``change(value)`` for each value at *path*."""
-    return _transform(message, steps_of(path), change)
+def transform(message: Any, path: str, change: Callable[..., Any], *more: Any) -> Any:
+    """Return *message* with ``change(value, *more)`` for each value at *path*."""
+    return _transform(message, steps_of(path), change, *more)
 
 
-def _transform(value: Any, steps: tuple[str, ...], change: Callable[[Any], Any]) -> Any:
+def _transform(value: Any, steps: tuple[str, ...], change: Callable[..., Any], *more: Any) -> Any:
     if not steps:
-        return change(value)
+        return change(value, *more)
     step, rest = steps[0], steps[1:]
     if step == "[]" and isinstance(value, tuple | list):
-        return type(value)([_transform(item, rest, change) for item in value])
+        return type(value)([_transform(item, rest, change, *more) for item in value])
     if step == "*" and isinstance(value, dict):
-        return {key: _transform(item, rest, change) for key, item in value.items()}
+        return {key: _transform(item, rest, change, *more) for key, item in value.items()}
     if isinstance(value, dict) and step in value:
-        return {**value, step: _transform(value[step], rest, change)}
+        return {**value, step: _transform(value[step], rest, change, *more)}
     return value
 
 

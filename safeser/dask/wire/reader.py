@@ -1,20 +1,20 @@
-"""Reading one packed value, and telling whether its reader will: what it costs is counted.
+"""Packing one value and reading it, and telling whether its reader will: what it costs is counted.
 
 The one rule: what a value claims to hold is bounded before memory is taken for it, and no hook does
-more than make a plain value or a reference.
+more than make a plain value or a reference. A packer serves one call at a time and is used again;
+one that failed is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress
 from operator import itemgetter, not_
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import msgpack
 
-from safeser.dask.wire.packer import packed as packed_again
 from safeser.errors import PayloadError
 from safeser.families.keys import are_costly
 from safeser.gate.values import ELEMENT, Limits
@@ -131,23 +131,23 @@ def _has_time(piece: bytes) -> bool:
     return any(mark in piece for mark in _TIMES)
 
 
-def read_plain(packed: Any, limits: Limits) -> Any:
-    """Return the one small value in *packed* if it is plainly in order, else :data:`UNSURE`.
+def read_plain(sent: Any, limits: Limits) -> Any:
+    """Return the one small value in *sent* if it is plainly in order, else :data:`UNSURE`.
 
     Of nearly all messages that is plain without a look at each container: none can hold too many
     elements or levels, no key can be a marker, all keys are text or bytes, whose hashes are this
     process's own secret, and what was read is packed into the same bytes again, which no repeated
     key would be. Whatever it is not sure of, :class:`Reader` reads.
     """
-    size = len(packed)
-    if size > _PLAIN or 2 * size * ELEMENT > limits.max_memory or _MARK in (data := bytes(packed)):
+    size = len(sent)
+    if size > _PLAIN or 2 * size * ELEMENT > limits.max_memory or _MARK in (data := bytes(sent)):
         return UNSURE
     if len(data.translate(None, NO_CONTAINER)) > limits.max_depth and not _is_flat(data, limits):
         return UNSURE
     try:
         # A timestamp, about which no hook is asked, becomes a number, which is packed otherwise.
         value = msgpack.unpackb(data, use_list=False, ext_hook=_unsure, timestamp=1)
-        return value if packed_again(value) == data else UNSURE
+        return value if packed(value) == data else UNSURE
     except (msgpack.UnpackException, ValueError, TypeError, RecursionError):
         return UNSURE
 
@@ -341,3 +341,46 @@ def _below(level: list[Any]) -> list[Any]:
 
 def _of_kinds(values: list[Any], kinds: frozenset[type]) -> Iterable[Any]:
     return compress(values, map(kinds.__contains__, map(type, values)))
+
+
+# --- packing -------------------------------------------------------------------------------------
+
+_Default: TypeAlias = Callable[[Any], Any]
+
+#: Packers that no call uses now, in whichever thread, each with the place of the function that it
+#: asks about a leaf: to make one takes longer than to pack most messages.
+_idle: list[tuple[list[_Default], msgpack.Packer]] = []
+
+#: A packer keeps the memory of the longest value that it packed; it is kept up to this one.
+_KEPT = 1 << 16
+
+
+def _unknown(leaf: Any) -> Any:
+    raise TypeError(f"msgpack has no form for {type(leaf).__name__}")
+
+
+def packed(value: Any, default: _Default = _unknown) -> bytes:
+    """Return the msgpack of *value*.
+
+    :param default: returns what is packed in place of a leaf that msgpack does not know.
+    :raises TypeError: for such a leaf, where there is none.
+    """
+    try:
+        asked, packer = _idle.pop()
+    except IndexError:
+        asked, packer = _made()
+    asked[0] = default
+    data: bytes = packer.pack(value)
+    asked[0] = _unknown
+    if len(data) <= _KEPT:
+        _idle.append((asked, packer))
+    return data
+
+
+def _made() -> tuple[list[_Default], msgpack.Packer]:
+    asked: list[_Default] = [_unknown]
+
+    def ask(leaf: Any) -> Any:
+        return asked[0](leaf)
+
+    return asked, msgpack.Packer(default=ask, use_bin_type=True)

@@ -46,7 +46,11 @@ def check_fields(row: Operation, body: Mapping[str, Any], *, payloads: bool) -> 
         asked = _asked(row, form)
     later: list[Later] = []
     for name, fits in asked:
-        _check(fits, body[name], (name,), row.name, later if payloads else None)
+        value = body[name]
+        if payloads and value.__class__ not in LEAVES and holds_reference(value):
+            later.append(Later((name,), fits, row.name))
+        elif not fits(value):
+            raise _misshapen(fits, (name,), row.name)
     return later
 
 
@@ -83,7 +87,13 @@ def check_inner(
         found = [fits for row in rows if (fits := row.shape_of(name)) is not None]
         if not found:
             raise _unknown(name, rows[0].name)
-        _check(_any_of(found), value, (at, name), rows[0].name, later if payloads else None)
+        fits = _any_of(found)
+        if fits is ANYTHING:
+            continue
+        if payloads and value.__class__ not in LEAVES and holds_reference(value):
+            later.append(Later((at, name), fits, rows[0].name))
+        elif not fits(value):
+            raise _misshapen(fits, (at, name), rows[0].name)
     return later
 
 
@@ -102,20 +112,10 @@ def sound(row: Operation, element: Mapping[str, Any]) -> dict[str, Any]:
     kept = {}
     for name, value in element.items():
         fits = row.shape_of(name)
-        if fits is not None and not holds_reference(value) and fits(value):
+        plain = value.__class__ in LEAVES or not holds_reference(value)
+        if fits is not None and plain and fits(value):
             kept[name] = value
     return kept
-
-
-def _check(
-    fits: Shape, value: Any, path: tuple[str, ...], operation: str, later: list[Later] | None
-) -> None:
-    if fits is ANYTHING:
-        return
-    if later is not None and value.__class__ not in LEAVES and holds_reference(value):
-        later.append(Later(path, fits, operation))
-    elif not fits(value):
-        raise _misshapen(fits, path, operation)
 
 
 def _any_of(found: Sequence[Shape]) -> Shape:

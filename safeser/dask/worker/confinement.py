@@ -3,6 +3,9 @@
 The one rule: confinement is proven before a socket is opened. If the policy demands confinement of
 a principal, a scheduler registers its workers only with a report of the same demand. The report is
 not proven to the scheduler: a worker that lies gets what its key may have anyway, and no more.
+
+A confined worker has no nanny. Its nanny would run outside of the sandbox, and unpickles what the
+worker's process puts into a queue (distributed 2026.8.0, ``nanny.py``).
 """
 
 from __future__ import annotations
@@ -48,16 +51,25 @@ def demand_for(policy: Policy, principal: str) -> Confined | None:
     return None if listed is None else listed.confined
 
 
-def prove(channel: Channel, settings: Settings) -> dict[str, Any] | None:
+def prove(channel: Channel, settings: Settings, nanny: str | None) -> dict[str, Any] | None:
     """Probe this process, which is about to be a worker, and return its report; None if it is free.
 
     The report is of the demand of this moment: of one that changes later, nothing is proven.
 
+    :param nanny: the address of the nanny that started this process; None if none did.
     :raises Unconfined: if its policy demands more confinement than there is.
+    :raises ConfigError: if it demands confinement, and a nanny started this process.
     """
     demand = demand_for(channel.policy, channel.identity.principal)
     if demand is None:
         return None
+    if nanny is not None:
+        raise ConfigError(
+            "a nanny started this worker, which its policy confines, and runs outside of the"
+            " sandbox",
+            rule="confined.nanny",
+            fix="Start it with 'safeser confined -- dask worker ... --no-nanny'.",
+        )
     outcomes = confinement.probe(demand, own_files(settings, channel.policy))
     error = Unconfined.of(outcomes)
     channel.audit.record(_event(channel, outcomes, error))

@@ -5,6 +5,9 @@ of a closed connection are left out of the log, only while the worker closes. A 
 states of SIGINT through ``exec``; a handler in Python it does not inherit. Dask logs a heartbeat
 that was under way when the worker closed as an error, with its traceback, although nothing failed;
 ``safeser up`` would sometimes print that in place of its last line.
+
+A nanny whose worker cannot run ends ``dask worker`` as that process ended, which has said why in
+one line.
 """
 
 from __future__ import annotations
@@ -14,13 +17,17 @@ import os
 import signal
 import threading
 import weakref
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 from distributed.comm.core import CommClosedError
 from distributed.core import Status
 
-__all__ = ["silence_closed_connections", "unblock"]
+from safeser.dask.roles import UNABLE, is_command
+from safeser.dask.servers import served
+
+__all__ = ["silence_closed_connections", "unblock", "worker_exited"]
 
 _CLOSING = frozenset({Status.closing, Status.closed})
 
@@ -67,3 +74,15 @@ def unblock() -> None:
 
     signal.signal(signal.SIGINT, drop)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def worker_exited(stock: Callable[[Any], None], nanny: Any, exitcode: int | None) -> None:
+    """Go on as *stock* does when the worker of *nanny* ended, if that process could run.
+
+    Else ``dask worker`` ends as it: Dask would print tracebacks of what follows.
+    """
+    starts = nanny.status.name in ("init", "starting")
+    if exitcode == UNABLE and starts and is_command() and served(nanny) is not None:
+        # This is a callback of the event loop and no task of Dask's: it ends the loop.
+        raise SystemExit(UNABLE)
+    stock(exitcode)

@@ -1,10 +1,8 @@
-"""What Dask opens beside its comms: web servers, Jupyter, preloads and folders for spilled data.
+"""What Dask opens beside its comms: web servers, Jupyter and folders for spilled data.
 
 The one rule: a client that could not connect over ``safeser://`` reaches no server of this process
-in another way, unless the operator named that way in the policy; and nothing that is downloaded, or
-that another user of this machine may write, becomes code or data here. Dask runs preloads of a
-scheduler, and of a worker without a nanny, before it asks for the first comm: those that it
-downloaded have run by then, and safeser can only stop the process.
+in another way, unless the operator named that way in the policy; and nothing that another user of
+this machine may write becomes code or data here.
 
 A scheduler has bound its web server before Dask asks for the first comm, so it is bound anew when
 the listener is made, before the event loop has answered anything that came in. Workers bind theirs
@@ -17,21 +15,20 @@ import logging
 import os
 import socket
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NoReturn
 
-from distributed import preloading
 from tornado.web import RequestHandler
 
-from safeser.dask.monitoring import show
 from safeser.dask.servers import served
 from safeser.errors import ConfigError
 from safeser.policy import Policy
 from safeser.policy.source.faults import shown
 
-__all__ = ["confine", "refuse_download", "start_http_server"]
+__all__ = ["confine", "start_http_server"]
 
 logger = logging.getLogger("safeser.dask")
 
@@ -65,32 +62,35 @@ def confine(owner: Any, policy: Policy) -> None:
             rule="config.jupyter",
             fix="Leave it out, and start Jupyter by itself, as a client of the cluster.",
         )
-    _refuse_web_preloads(owner)
     _require_private(getattr(owner, "local_directory", None))
     if getattr(owner, "http_server", None) is not None:
         _confine_web_server(owner, policy)
-        show(owner)
 
 
 # --- web servers ---------------------------------------------------------------------------------
 
 
 def start_http_server(stock: Callable[..., None], owner: Any, *args: Any, **kwargs: Any) -> None:
-    """Start the web server of *owner* as *stock* does, confined, and show safeser's decisions."""
+    """Start the web server of *owner* as *stock* does, confined."""
     stock(*args, **kwargs)
     known = served(owner)
     if known is not None:
         _confine_web_server(owner, known.channel.policy)
-        show(owner)
 
 
 def _confine_web_server(owner: Any, policy: Policy) -> None:
     """Have the web server that *owner* has started show pages only, and listen where policy says.
 
+    Its metrics have safeser's decisions, where Dask has imported the package for its own.
+
     To be called in one turn of the event loop with what started it: nothing that came in was
     answered in between.
     """
     _check_routes(owner.http_application)
+    if "prometheus_client" in sys.modules:
+        from safeser.dask.monitoring import register  # noqa: PLC0415 - needs the package
+
+        register()
     server = owner.http_server
     bound = [made.getsockname()[:2] for made in server._sockets.values()]
     if all(
@@ -171,29 +171,6 @@ def _refuse_page(module: str) -> NoReturn:
         rule="config.http-routes",
         fix="Take it out of distributed.scheduler.http.routes and distributed.worker.http.routes.",
     )
-
-
-# --- preloads ------------------------------------------------------------------------------------
-
-
-def refuse_download(url: str) -> NoReturn:
-    """Refuse a preload that Dask would download and run; it calls this by its ``url``."""
-    del url  # it may hold a password
-    raise ConfigError(
-        "a preload from the web is code that no operator reviewed",
-        rule="config.preload",
-        fix="Install it as a module, or name a local file.",
-    )
-
-
-def _refuse_web_preloads(owner: Any) -> None:
-    """Refuse those that Dask ran before it asked for a comm, and those that it is to run later."""
-    named = [preload.name for preload in getattr(owner, "preloads", ())]
-    later = getattr(owner, "preload", None)  # what a nanny hands to its worker
-    named += [later] if isinstance(later, str) else later or []
-    for name in named:
-        if preloading.is_webaddress(name):
-            refuse_download(name)
 
 
 # --- folders -------------------------------------------------------------------------------------

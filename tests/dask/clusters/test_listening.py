@@ -76,8 +76,11 @@ def test_folders_for_spilled_data_are_private(seen):
 
 def test_a_command_that_would_open_more_ends_with_one_line(folder):
     """What else it refuses to open is in tests/dask/worker/test_process_surface.py."""
-    command = ("worker", "safeser://127.0.0.1:1", "--preload", "http://127.0.0.1:1/it.py")
+    shared = folder.path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    command = ("worker", "safeser://127.0.0.1:1", "--local-directory", str(shared), "--no-nanny")
     ended = folder.call(DASK, *command, environment=folder.environment("worker"))
     assert ended.code == 2, ended.err
-    assert "config.preload" in ended.err.splitlines()[-1]
+    assert "config.local-directory" in ended.err.splitlines()[-1]
     assert "Traceback" not in ended.err

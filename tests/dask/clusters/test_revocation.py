@@ -9,7 +9,7 @@ import pytest
 from safeser.errors import EnvelopeError
 from safeser.identity import Identity
 from tests.dask.live.rig import Silent
-from tests.dask.live.wires import Sealing, channel_of, value_of
+from tests.dask.live.wires import Sealing, channel_of
 from tests.dask.team import Team, work
 from tests.processes import until
 
@@ -103,16 +103,6 @@ def ends(team, name, process, within=120):
 
 def says(team, name, text, within=120):
     until(text, lambda: text in team.log(name), within)
-
-
-def test_code_in_one_worker_ends_no_other_worker(team):
-    """Its policy lets it ask, and tests/dask/scheduler/test_worker_authority.py has each way."""
-    channel = channel_of(team.keys, "worker-one", _policy(team), Silent())
-    with Sealing.to(team.address, channel) as wire:
-        said = wire.ask({"op": "unregister", "address": "two", "stimulus_id": "s", "reply": True})
-        assert value_of(said["exception"]).rule == "worker.another"
-        workers = wire.ask({"op": "identity", "n_workers": -1})["workers"]
-    assert "two" in {each["name"] for each in workers.values()}
 
 
 def test_a_revoked_engineer_is_out_and_the_work_of_others_goes_on(team):

@@ -135,7 +135,7 @@ def test_so_does_a_listed_one_that_was_raised_from_an_unlisted_one(talk):
 def test_the_scheduler_keeps_the_text_of_a_traceback(text, kept):
     # It looks for the text only where there is a traceback.
     element = {"op": "task-erred", "exception": None, "traceback": b"x", "traceback_text": text}
-    got = translate.incoming_element(Server.SCHEDULER, "task-erred", element).message
+    got = translate.incoming_element(Server.SCHEDULER, "task-erred", element, [])
     assert got["traceback"] == kept
     got["exception"] = failures.failure_of(KeyError("k"))
     assert translate.outgoing(got)["traceback"] is None

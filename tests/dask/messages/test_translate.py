@@ -168,7 +168,7 @@ def test_only_dasks_own_pickles_are_taken_over(header):
 @given(st.text(max_size=300))
 def test_a_remote_type_is_its_name_and_nothing_else(name):
     element = {"op": "key-in-memory", "key": "x", "type": name}
-    message = translate.incoming_element(Server.CLIENT, "key-in-memory", element).message
+    message = translate.incoming_element(Server.CLIENT, "key-in-memory", element, [])
     made = pickle.loads(message["type"])
     assert made.__bases__ == (object,)
     assert f"{made.__module__}.{made.__qualname__}".isprintable()
@@ -178,7 +178,7 @@ def test_results_of_one_type_share_a_class():
     # One for each of ten thousand results took a second, and 20 MB that nobody looked at.
     def of(name):
         element = {"op": "key-in-memory", "key": "x", "type": name}
-        told = translate.incoming_element(Server.CLIENT, "key-in-memory", element).message["type"]
+        told = translate.incoming_element(Server.CLIENT, "key-in-memory", element, [])["type"]
         return pickle.loads(told)
 
     assert of("module.Type") is of("module.Type")

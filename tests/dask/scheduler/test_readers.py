@@ -14,7 +14,6 @@ from safeser.dask.messages.author_statements import stated
 from safeser.dask.scheduler.conflicts import Origin
 from safeser.dask.scheduler.key_conflicts import Guard
 from safeser.dask.scheduler.request_authority import require_authority
-from safeser.dask.scheduler.worker_authority import Workers
 from safeser.dask.servers import served
 from safeser.errors import PolicyDenied
 from tests.dask.registered import Cluster, Comm, address, on
@@ -43,12 +42,6 @@ class Users(Cluster):
         task = self.held(key, 3)
         self.guard._owners.note(task, Origin(owner))
         return task
-
-    def known_to(self, port: int, task: Any) -> None:
-        """Have the worker at *port* told of *task*."""
-        known = served(self.scheduler)
-        assert known is not None
-        known.part(self.scheduler, Workers).note_told(address(port), [task.key])
 
     def told(self, port: int) -> list[Any]:
         """Return what waits to be sent to the worker at *port*."""
@@ -139,7 +132,6 @@ def test_a_copy_of_a_former_value_is_none_of_what_the_key_names(doors, says):
         await c.add(4)
         task = c.own("k", "carol")
         [holder] = task.who_has
-        c.known_to(4, task)
         said = {} if says is None else {"author": says}
         hear = c.scheduler.stream_handlers["add-keys"]
         hear(worker=address(4), keys=["k", "gone"], stimulus_id="s", **said)

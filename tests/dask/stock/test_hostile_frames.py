@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from safeser.dask.clients.stock_frames import frame_writer, rebuild_value
+from safeser.dask.clients.stock_frames import rebuild_value, write_value
 from safeser.errors import PayloadError
 from safeser.families import plain
 from safeser.gate.values import Limits
@@ -170,5 +170,5 @@ def test_a_hostile_answer_is_refused_before_it_costs_more_than_its_bytes(case, o
 def test_the_bounds_are_those_of_the_policy():
     few = Limits(max_array=1000)
     with refusal(PayloadError, "value.index") as caught:
-        rebuild_value(frame_writer()(pd.RangeIndex(999)), few)
+        rebuild_value(write_value()(pd.RangeIndex(999), b""), few)
     assert "max_array" in caught.value.fix

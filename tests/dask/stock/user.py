@@ -17,6 +17,7 @@ import dask.dataframe as dd
 import distributed
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from distributed import Event, Lock, Queue, Variable, as_completed, progress, wait
 from distributed.comm.core import connect, listen
 from workload_tasks import Thing, at_second_try, divide, fail, greet, slow, warned
@@ -75,6 +76,8 @@ def frames(client):
         "several": [several[0].shape, several[1]],
         "direct": client.gather(made, direct=True).shape,
         "scalar": client.submit(np.int64, 3).result() + 0,
+        "objects": client.submit(np.array, [1, "a"], dtype=object).result().tolist(),
+        "sparse": client.submit(sp.csr_matrix, np.eye(2)).result().toarray().tolist(),
     }
 
 
@@ -145,7 +148,7 @@ def retried(client):
 def refused(client):
     told = {
         "object": refusal(client.submit(Thing).result),
-        "objects": refusal(client.submit(np.array, [1, "a"], dtype=object).result),
+        "complex": refusal(client.submit(complex, 1).result),
         "frozen": refusal(client.submit(frozenset, [1]).result),
         "dataset": refusal(lambda: (client.publish_dataset(d=Thing()), client.get_dataset("d"))[1]),
     }

@@ -191,7 +191,7 @@ async def test_a_key_that_nobody_lists_is_refused_and_recorded_with_its_address(
 def test_the_first_words_of_a_responder_are_those_of_the_document():
     document = (Path(__file__).parents[3] / "docs/reference/envelope.md").read_text("utf-8")
     assert comm_module.REFUSED[16:] == bytes(48)
-    for said in (comm_module.REFUSED[:16], comm_module._ACCEPTED, comm_module._FULL):
+    for said in (comm_module.REFUSED[:16], comm_module.ACCEPTED, comm_module._FULL):
         assert said.hex() in document
 
 
@@ -288,3 +288,23 @@ async def test_only_dasks_servers_listen(net, name):
     with pytest.raises(ConfigError):
         async with net.serving(name):
             pass
+
+
+@pytest.mark.parametrize("tells", [False, True])
+async def test_what_is_not_sent_has_told_nothing(wire, monkeypatch, tells):
+    """What follows would refer to definitions that the peer never got."""
+    comm = await wire("alice").greet(stream=True)
+    sent = comm.conversation.sent
+
+    def encoded(message, serializers):
+        sent.undo += [({}, 0, 0, (b"", b""))] * tells
+        return [b"\x90"]
+
+    monkeypatch.setattr(comm.conversation, "send", encoded)
+    async with comm._sealing:  # a large message is on its way
+        waiting = asyncio.create_task(comm.write([{"op": "stream-start"}]))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    assert comm.closed() is tells

@@ -184,7 +184,11 @@ async def test_what_takes_long_to_read_is_read_in_a_thread(wire, monkeypatch):
     for size in (1 << 10, (1 << 16) + 1):
         w.say({"op": "set_metadata", "keys": ["x"], "value": bytes(size)})
         await comm.read()
-    assert offloaded == ["_hear_long"]
+    assert offloaded == ["_uncollected"]
+    w.mine.sendall(w.sealed(*[b""] * 5000))  # which is refused
+    w.say({"op": "identity"})
+    await comm.read()
+    assert len(offloaded) == 3  # to be cut into its frames, and to be understood
 
 
 # --- nothing is kept -----------------------------------------------------------------------------

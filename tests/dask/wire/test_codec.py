@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeser.dask.wire import codec, packer
+from safeser.dask.wire import codec, reader
 from safeser.dask.wire.codec import Encoder, PayloadRow, Reference, parse, substitute
 from safeser.dask.wire.reader import EXT_EAGER, EXT_SET, UNSURE, Reader, read_plain
 from safeser.errors import PayloadError, SafeserError
@@ -290,35 +290,35 @@ def test_it_is_not_sure_of_more_elements_than_a_message_may_have():
 
 @pytest.fixture(autouse=True)
 def _none_idle(monkeypatch):
-    monkeypatch.setattr(packer, "_idle", [])
+    monkeypatch.setattr(reader, "_idle", [])
 
 
 def test_a_leaf_is_packed_inside_of_another():
     def inside(leaf):
-        return msgpack.ExtType(3, packer.packed(sorted(leaf)))
+        return msgpack.ExtType(3, reader.packed(sorted(leaf)))
 
-    value = packer.packed([{2, 1}, {3}], inside)
-    assert value == packer.packed([inside({1, 2}), inside({3})])
+    value = reader.packed([{2, 1}, {3}], inside)
+    assert value == reader.packed([inside({1, 2}), inside({3})])
 
 
 def test_a_packer_that_failed_is_not_used_again_and_keeps_nothing():
     with pytest.raises(TypeError, match="no form for object"):
-        packer.packed([b"before", object()])
-    assert packer._idle == []
-    assert packer.packed(b"after") == msgpack.packb(b"after")
+        reader.packed([b"before", object()])
+    assert reader._idle == []
+    assert reader.packed(b"after") == msgpack.packb(b"after")
 
     def fails(leaf):
         raise KeyError(leaf)
 
     with pytest.raises(KeyError):
-        packer.packed([b"before", object()], fails)
-    assert packer.packed([]) == b"\x90"
+        reader.packed([b"before", object()], fails)
+    assert reader.packed([]) == b"\x90"
 
 
 def test_threads_have_packers_of_their_own():
     values = [[number, {"key": "x" * number}] for number in range(500)]
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(packer.packed, values)) == [msgpack.packb(value) for value in values]
+        assert list(pool.map(reader.packed, values)) == [msgpack.packb(value) for value in values]
 
 
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 70_000])

@@ -62,7 +62,7 @@ def test_workers_of_other_principals_report_nothing() -> None:
         assert demand_for(POLICY, name) is None
         require_report(POLICY, name, None)
     made = channel("free")
-    assert prove(made, SETTINGS) is None
+    assert prove(made, SETTINGS, None) is None
     assert made.audit.events == []
 
 
@@ -86,12 +86,20 @@ def test_a_worker_records_what_it_proved_and_reports_it(monkeypatch) -> None:
         "safeser.confinement.probe", lambda *_: [Outcome("read", "refused", "could not")]
     )
     made = channel("worker")
-    assert prove(made, SETTINGS) == {"demand": DIGEST, "probes": list(PROBES)}
+    assert prove(made, SETTINGS, None) == {"demand": DIGEST, "probes": list(PROBES)}
     (event,) = made.audit.events
     assert (event["event"], event["permitted"], event["rule"]) == (
         "confined", True, "confined.proven",
     )  # fmt: skip
     assert event["probes"] == ["read refused: could not"]
+
+
+def test_a_worker_that_its_policy_confines_has_no_nanny() -> None:
+    """Its nanny would unpickle what it says, outside of the sandbox."""
+    nanny = "safeser://127.0.0.1:9"
+    with refusal(ConfigError, "confined.nanny"):
+        prove(channel("worker"), SETTINGS, nanny)
+    assert prove(channel("free"), SETTINGS, nanny) is None
 
 
 def test_a_worker_that_is_not_confined_records_it_and_does_not_start(monkeypatch, capsys) -> None:
@@ -103,7 +111,7 @@ def test_a_worker_that_is_not_confined_records_it_and_does_not_start(monkeypatch
     monkeypatch.setattr("safeser.confinement.probe", lambda *_: outcomes)
     made = channel("worker")
     with pytest.raises(Unconfined) as caught:
-        prove(made, SETTINGS)
+        prove(made, SETTINGS, None)
     (event,) = made.audit.events
     assert (event["permitted"], event["rule"]) == (False, "confined.read")
     codes: list = []

@@ -1,4 +1,4 @@
-"""What Dask opens beside its comms, without a cluster: servers, pages, preloads, folders."""
+"""What Dask opens beside its comms, without a cluster: servers, pages, folders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from distributed import preloading
 from distributed.http import health, proxy
 from distributed.http.routing import RoutingApplication
 from distributed.http.scheduler import api, info, json, missing_bokeh
@@ -22,7 +21,7 @@ from safeser.dask.worker import process_surface
 from safeser.errors import ConfigError
 from safeser.operations import Server
 from safeser.policy import Policy
-from tests.dask.patched import patched, serve, with_rows
+from tests.dask.patched import serve, with_rows
 from tests.refusal import refusal
 
 TEXT = """
@@ -178,34 +177,9 @@ def test_who_came_in_before_the_web_server_was_moved_is_not_answered():
     assert asyncio.run(go()) == b""
 
 
-WEB = "http://192.0.2.1/p.py"
-
-
-@pytest.mark.parametrize("url", [WEB, WEB.replace("http:", "https:")])
-def test_preloads_from_the_web_are_refused(url):
-    with (
-        patched("distributed.preloading:_download_module"),
-        pytest.raises(ConfigError) as caught,
-    ):
-        preloading.Preload(SimpleNamespace(), url, [], None)
-    assert caught.value.rule == "config.preload"
-    assert "192.0.2.1" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("said", "rule"),
-    [
-        ({"preloads": [SimpleNamespace(name="os"), SimpleNamespace(name=WEB)]}, "config.preload"),
-        ({"preload": WEB}, "config.preload"),
-        ({"preload": ["os", WEB]}, "config.preload"),
-        ({"preloads": [SimpleNamespace(name="os")], "preload": None}, ""),
-        ({"jupyter": True}, "config.jupyter"),
-    ],
-)
-def test_what_a_server_was_told_to_load(said, rule):
-    with pytest.raises(ConfigError) if rule else contextlib.nullcontext() as caught:
-        process_surface.confine(SimpleNamespace(**said), policy())
-    assert not rule or caught.value.rule == rule
+def test_a_server_with_jupyter_is_refused():
+    with refusal(ConfigError, "config.jupyter"):
+        process_surface.confine(SimpleNamespace(jupyter=True), policy())
 
 
 # --- folders -------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from prometheus_client.registry import Collector
 
 from safeser.audit import AuditLog
 from safeser.channel import Channel
-from safeser.dask.monitoring import activity_of
 from safeser.dask.settings import open_channels
 
 __all__ = ["Decisions", "register"]
@@ -54,13 +53,15 @@ def _metric(family: type[Metric], name: str, text: str, labels: list[str]) -> An
 
 def _samples(channel: Channel) -> dict[str, list[Sample]]:
     """Return what is counted of one principal by metric: its other labels, and their values."""
-    policy, activity = channel.policy, activity_of(channel)
+    policy = channel.policy
+    log = channel.audit if isinstance(channel.audit, AuditLog) else None
     found: dict[str, list[Sample]] = {
         "safeser_sessions": [([], len(channel.live_links()))],
         "safeser_policy_info": [([policy.name, str(policy.revision), policy.sha256], 1)],
         "safeser_policy_revision": [([], policy.revision)],
     }
-    if activity is not None:
+    if log is not None:
+        activity = log.activity
         found["safeser_decisions"] = [
             (["permitted" if permitted else "refused", *names], number)
             for (permitted, *names), number in sorted(activity.decisions.copy().items())
@@ -68,8 +69,7 @@ def _samples(channel: Channel) -> dict[str, list[Sample]]:
         refused = sorted(activity.handshakes.copy().items())
         found["safeser_handshakes_refused"] = [([rule], number) for rule, number in refused]
         found["safeser_audit_failures"] = [([], activity.failures)]
-    outputs = channel.audit.outputs if isinstance(channel.audit, AuditLog) else None
-    feeds = [] if outputs is None else outputs.feeds
+    feeds = [] if log is None or log.outputs is None else log.outputs.feeds
     found["safeser_audit_output_lost"] = [([feed.name], feed.lost) for feed in feeds]
     return found
 

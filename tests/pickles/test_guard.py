@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.pages import Page
-from tests.pickles.drop_in import spellings
+from tests.pickles import spellings
 from tests.processes import PATIENCE, measured
 
 PAGE = Page("how-to/guard.md")

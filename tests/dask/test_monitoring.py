@@ -12,10 +12,33 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from safeser.audit import AuditKey, AuditLog, read
 from safeser.audit.outputs.feed import Outputs
-from safeser.dask.monitoring import metrics
-from safeser.dask.monitoring.metrics import Decisions
-from tests.dask.monitoring.programs import CLIENT
+from safeser.dask import monitoring
+from safeser.dask.monitoring import Decisions
 from tests.processes import Cluster, Folder, until
+
+#: Some tasks, of which one makes its own load refuse an attack.
+CLIENT = """
+import json, os, pickle, sys
+import safeser
+
+class Evil:
+    def __reduce__(self):
+        return print, ("ran",)
+
+def own_load(data):
+    try:
+        safeser.pickles.loads(data)
+    except safeser.SafeserError as error:
+        return error.rule
+    raise AssertionError("it was loaded")
+
+with safeser.Client(sys.argv[1]) as client:
+    client.wait_for_workers(int(sys.argv[2]))
+    assert client.gather(client.map(lambda x: x + 1, range(5))) == [1, 2, 3, 4, 5]
+    key = os.environ.get("KEY_PREFIX", "") + "load"
+    print(json.dumps(client.submit(own_load, pickle.dumps(Evil()), key=key).result()))
+"""
+
 
 Samples = dict[str, dict[tuple[tuple[str, str], ...], float]]
 
@@ -98,10 +121,10 @@ def test_a_channel_without_a_log_has_sessions_and_no_decisions(doors):
 
 def test_metrics_are_registered_once(monkeypatch):
     registry = CollectorRegistry()
-    monkeypatch.setattr(metrics, "REGISTRY", registry)
-    monkeypatch.setattr(metrics, "_registered", [])
+    monkeypatch.setattr(monitoring, "REGISTRY", registry)
+    monkeypatch.setattr(monitoring, "_registered", [])
     for _ in range(3):
-        metrics.register()
+        monitoring.register()
     assert generate_latest(registry)
 
 
