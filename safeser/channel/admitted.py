@@ -7,17 +7,15 @@ of reading or checking is passed on with it, and the next step takes that result
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
-from weakref import WeakKeyDictionary
 
 from safeser import families as serialization
 from safeser.channel.events import PendingRecords
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.gate.detached import Message
 from safeser.gate.format import byte_count
-from safeser.gate.session import Verified
+from safeser.gate.session import Verified, set_left
 from safeser.gate.values import Context, Grant, Kind, Limits
 from safeser.policy import Policy
 from safeser.policy.questions.shadow import Allowance
@@ -40,10 +38,11 @@ class Unverified:
     Only :meth:`safeser.channel.OpenLink.hear` makes one, and only that link decides it.
     """
 
-    __slots__ = ("__weakref__", "frames", "sequence", "session_id")
+    __slots__ = ("frames", "left", "sequence", "session_id")
 
     def __init__(self, frames: tuple[memoryview, ...], session_id: bytes, sequence: int) -> None:
         self.frames = frames
+        self.left: object = None
         self.session_id = session_id
         self.sequence = sequence
 
@@ -57,11 +56,12 @@ class Unsealed:
     Only :meth:`safeser.channel.box_keys.BoxLink.heard` makes one, and only that link decides it.
     """
 
-    __slots__ = ("__weakref__", "facts", "frames", "sequence", "session_id")
+    __slots__ = ("__weakref__", "facts", "frames", "left", "sequence", "session_id")
 
     def __init__(self, message: Message, session_id: bytes, sequence: int) -> None:
         self.facts = message.facts
         self.frames = message.frames
+        self.left: object = None
         self.session_id = session_id
         self.sequence = sequence
 
@@ -70,36 +70,48 @@ class Unsealed:
 Arrived = Verified | Unverified | Unsealed
 
 
-#: For reading pickles to derive their families, for checking payloads, and for loading them.
-Budgets = tuple[serialization.Budget, serialization.Budget, serialization.Budget]
-
-#: Of a message without payloads.
-UNUSED: Budgets = (serialization.Budget(Limits()),) * 3
-
-
 class MessageBudgets:
-    """The budgets of each message of one connection.
+    """What is left of the limits of one message, for all of its elements, as long as it lives.
 
-    One lives as long as its message, so that neither interleaving the elements of two messages nor
-    reading one message twice gives more than one budget for each.
+    Neither interleaving the elements of two messages nor reading one message twice gives more than
+    one budget for each.
+
+    :ivar reading: for reading pickles to derive their families, *checking* for checking payloads,
+        and *loading* for loading them.
+    :ivar allowance: what may be read for a shadow policy.
     """
 
+    __slots__ = ("allowance", "checking", "limits", "loading", "reading")
+
+    reading: serialization.Budget
+    checking: serialization.Budget
+    loading: serialization.Budget
+    allowance: Allowance
+
     def __init__(self, limits: Limits) -> None:
-        self.limits = limits  # of messages that arrive from now on
-        self._of: WeakKeyDictionary[Arrived, Budgets] = WeakKeyDictionary()
-        self._allowances: WeakKeyDictionary[Arrived, Allowance] = WeakKeyDictionary()
+        self.limits = limits
 
-    def of(self, verified: Arrived) -> Budgets:
-        """Return the budgets of *verified*, which all of its elements share."""
-        found = self._of.get(verified)
-        if found is None:
-            made, limits = serialization.Budget, self.limits
-            found = self._of[verified] = made(limits), made(limits), made(limits)
-        return found
+    def __getattr__(self, name: str) -> Any:
+        """Return what was not asked for before: most messages need one of these."""
+        made = Allowance() if name == "allowance" else serialization.Budget(self.limits)
+        setattr(self, name, made)
+        return made
 
-    def allowance(self, verified: Arrived) -> Allowance:
-        """Return what may be read of *verified* for a shadow policy."""
-        return self._allowances.setdefault(verified, Allowance())
+    @classmethod
+    def of(cls, verified: Arrived, limits: Limits) -> MessageBudgets:
+        """Return the budgets of *verified*, of *limits* if they are asked for the first time."""
+        left = verified.left
+        if type(left) is not cls:
+            left = cls(limits)
+            if type(verified) is Verified:
+                set_left(verified, left)
+            else:
+                verified.left = left
+        return left
+
+
+#: Of a message without payloads.
+UNUSED = MessageBudgets(Limits())
 
 
 class Received(NamedTuple):
@@ -153,20 +165,19 @@ class Received(NamedTuple):
         return f"Received({self.where!r}, {self.family!r} of {self.author!r})"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Admission:
+class Admission(NamedTuple):
     """How the payloads of one message were admitted.
 
     :param policy: the policy that decided; another may be in force when the payloads are loaded.
-    :param budget: the limits that loading all of the payloads shares.
+    :param budgets: the limits that all of the payloads share.
     :param records: the batch of records that must be written before anything is loaded; None where
         the records are written already.
     """
 
     context: Context
     policy: Policy
-    budget: serialization.Budget = field(repr=False)
-    records: PendingRecords | None = field(default=None, repr=False)
+    budgets: MessageBudgets
+    records: PendingRecords | None = None
 
     @property
     def grant(self) -> Grant:

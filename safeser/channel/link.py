@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from sys import maxsize
 from typing import Any, NamedTuple
 
 from safeser import families as serialization
 from safeser.channel.admitted import Admitted
 from safeser.channel.events import Described, PendingRecords
 from safeser.channel.receiving import Receiving
-from safeser.channel.records import FLOOR, is_asked_for, is_own_reply
+from safeser.channel.records import CONTEXTS_MAX, FLOOR, is_asked_for, is_own_reply
 from safeser.errors import EnvelopeError, PayloadError, SafeserError
 from safeser.families.registered.own import before_typed
+from safeser.families.tree import PLAIN
 from safeser.gate import canonical
-from safeser.gate.format import GCM_TAG_SIZE, PRELUDE_SIZE, Buffer, all_flat, check_payload
+from safeser.gate.format import PRELUDE_SIZE, all_flat, check_payload
 from safeser.gate.session import SessionClosed, Verified
 from safeser.gate.values import Context, Grant, Kind, Payload
 from safeser.pickles.advice import NEVER
@@ -145,13 +145,13 @@ class Link(Receiving):
 
         :raises EnvelopeError: if it is not the next message that the peer sealed; it is recorded.
         """
-        rest = _Rest(frames)
+        buffers = all_flat(frames)
+        message = buffers[0] if len(buffers) == 1 else memoryview(b"".join(buffers))
         try:
-            prelude = self.session.prelude(rest.take(PRELUDE_SIZE))
-            arrival = self.session.arrival(prelude, rest.take(prelude.block))
-            for size in arrival.parts:
-                arrival.take(rest.pieces(size), rest.take(GCM_TAG_SIZE))
-            return arrival.verified(b"".join(rest.pieces(maxsize)))
+            prelude = self.session.prelude(message[:PRELUDE_SIZE])
+            end = PRELUDE_SIZE + prelude.block
+            arrival = self.session.arrival(prelude, message[PRELUDE_SIZE:end])
+            return arrival.whole(message[end:])
         except SessionClosed:
             raise  # the peer said so
         except EnvelopeError as error:
@@ -167,8 +167,9 @@ class Link(Receiving):
         chooses them, not the message.
         """
         context = self.placed(context)
+        known = self._headers.get(verified.header)
         try:
-            header, kind, operation, frames = parse(verified)
+            header, kind, operation = known or parse(verified.header)
         except PayloadError as error:
             self.note_refusal(context, error)
             raise
@@ -180,35 +181,16 @@ class Link(Receiving):
                 fix="Open it by the kind and operation for which its sender sealed it.",
             )
         try:
-            payload = self.payload(verified, context, "message", header, frames)
+            payload = self.payload(verified, context, "message", header, verified.frames)
         except SafeserError as error:
             self.note_refusal(context, error)
             raise
-        return self.admit(verified, context, [payload], records=records)
-
-
-class _Rest:
-    """The bytes of a message that are not read yet, in the buffers in which they came."""
-
-    def __init__(self, buffers: Sequence[Any]) -> None:
-        self._buffers = all_flat(buffers)[::-1]
-
-    def pieces(self, size: int) -> list[memoryview]:
-        """Return the next *size* bytes, or all that there are, without a copy."""
-        found = []
-        while size and self._buffers:
-            piece = self._buffers.pop()
-            if len(piece) > size:
-                self._buffers.append(piece[size:])
-                piece = piece[:size]
-            size -= len(piece)
-            found.append(piece)
-        return found
-
-    def take(self, size: int) -> Buffer:
-        """Return the next *size* bytes, or all that there are, as one buffer."""
-        found = self.pieces(size)
-        return found[0] if len(found) == 1 else b"".join(found)
+        admitted = self.admit(verified, context, [payload], records=records)
+        if known is None and header == PLAIN:  # whose values nothing can change
+            if len(self._headers) >= CONTEXTS_MAX:
+                self._headers.clear()
+            self._headers[verified.header] = LibraryMessage(header, kind, operation)
+        return admitted
 
 
 # --- the header of a library message: a family header, a kind and an operation --------------------
@@ -220,22 +202,21 @@ _KINDS = frozenset(kind.value for kind in Kind)
 
 
 class LibraryMessage(NamedTuple):
-    """A parsed library message, not yet decided."""
+    """The parsed header of a library message, not yet decided."""
 
     header: dict[str, Any]
     kind: str
     operation: str | None
-    frames: Sequence[Buffer]
 
 
-def parse(verified: Verified) -> LibraryMessage:
-    """Parse the header of *verified*.
+def parse(data: bytes) -> LibraryMessage:
+    """Parse the header of a library message.
 
     :raises PayloadError: if :meth:`Link.seal` could not have made it. Of the family header only the
         encoding is checked here.
     """
     try:
-        words = canonical.unpack(verified.header)
+        words = canonical.unpack(data)
     except ValueError:
         raise _malformed("is not canonical MessagePack") from None
     match words:
@@ -245,7 +226,7 @@ def parse(verified: Verified) -> LibraryMessage:
             named = type(operation) is str and len(operation) <= _MAX_OPERATION
             if operation is not None and not named:
                 raise _malformed("names no operation")
-            return LibraryMessage(header, kind, operation, verified.frames)
+            return LibraryMessage(header, kind, operation)
     raise _malformed("is no list of a family header, a kind and an operation")
 
 

@@ -20,6 +20,7 @@ from safeser.channel.admitted import (
     Admission,
     Admitted,
     Arrived,
+    MessageBudgets,
     Permitted,
     Received,
     is_counted,
@@ -103,7 +104,7 @@ class Receiving(Recording):
                 limits=policy.limits,
                 unread=unread,
                 allow=grant.allow,
-                budget=self.budgets.of(verified)[0],
+                budget=MessageBudgets.of(verified, self.limits).reading if unread is None else None,
                 declared=policy.families,
             )
         except SafeserError as error:
@@ -206,17 +207,17 @@ class Receiving(Recording):
                 self._permitted_plain(context, records)
             else:
                 self.note_plain(verified, context, records)
-            admission = Admission(context, policy, UNUSED[2], records)
+            admission = Admission(context, policy, UNUSED, records)
             return make_admitted(admission, ())
         # 3. Every payload by its family; none is decoded before all have passed.
         # 4. Pickles in payloads of bytes, since their handler would unpickle them.
         # 5. The contents, without building or importing anything.
-        _, budget, loading = self.budgets.of(verified)
-        admission = Admission(context, policy, loading, records)
+        budgets = MessageBudgets.of(verified, self.limits)
+        admission = Admission(context, policy, budgets, records)
         steps: list[Callable[[Any], Any]] = [partial(self._decided, policy, context, requested)]
         if any(map(_WRAPS, payloads)):
             steps.append(partial(self._unwrapped, policy, context, requested))
-        steps.append(partial(self._permit, admission, budget))
+        steps.append(partial(self._permit, admission))
         outcomes: list[Any] = [*payloads]
         for step in steps:
             for at, one in enumerate(outcomes):
@@ -291,7 +292,7 @@ class Receiving(Recording):
                 events,
                 peer=self.peer,
                 local=self.local,
-                allowance=self.budgets.allowance(payloads[0].verified),
+                allowance=admitted.admission.budgets.allowance,
             )
         self._permitted(events, admitted.admission.records)
 
@@ -389,24 +390,20 @@ class Receiving(Recording):
             return error
         return self._refusal(policy, context, inside, requested) or (payload, inside)
 
-    def _permit(
-        self, admission: Admission, budget: serialization.Budget, decided: _Decided
-    ) -> Permitted | SafeserError:
+    def _permit(self, admission: Admission, decided: _Decided) -> Permitted | SafeserError:
         """Check a decided payload without building it; return a :class:`Permitted` or the error."""
         payload, within = decided
         try:
-            checked = self._checked(admission, budget, payload)
+            checked = self._checked(admission, payload)
             inside = None
             if within is not None:
-                found = self._checked(admission, budget, within)
+                found = self._checked(admission, within)
                 inside = make_permitted(within, admission, found, None)
         except SafeserError as error:
             return error
         return make_permitted(payload, admission, checked, inside)
 
-    def _checked(
-        self, admission: Admission, budget: serialization.Budget, payload: Received
-    ) -> list[serialization.Checked]:
+    def _checked(self, admission: Admission, payload: Received) -> list[serialization.Checked]:
         """Refuse what cannot be loaded, and a pickle whose globals the profiles do not list."""
         if payload.reading is None or payload.grant is None:
             return []  # sealed: verified and parsed already; bare: its handler opens it
@@ -424,7 +421,11 @@ class Receiving(Recording):
                     declared=() if payload.policy is None else payload.policy.families,
                 )
             checked = serialization.check_reading(
-                reading, payload.grant, limits=limits, budget=budget, relayed=payload.relayed
+                reading,
+                payload.grant,
+                limits=limits,
+                budget=admission.budgets.checking,
+                relayed=payload.relayed,
             )
         except SafeserError as error:
             self._note_failure("refuse", admission.context, payload, error)
@@ -500,14 +501,14 @@ class Receiving(Recording):
         try:
             if checked is not None:
                 return serialization.build(
-                    checked, budget=admission.budget, context=admission.context
+                    checked, budget=admission.budgets.loading, context=admission.context
                 )
             return serialization.deserialize(
                 payload.header,
                 payload.frames,
                 grant,
                 limits=admission.policy.limits,
-                budget=admission.budget,
+                budget=admission.budgets.loading,
                 context=admission.context,
             )
         except SafeserError as error:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from safeser.audit import SessionFacts
 from safeser.audit.names import policy_text
-from safeser.channel.admitted import MessageBudgets
 from safeser.channel.events import (
     AuditSink,
     Counted,
@@ -39,6 +38,7 @@ from safeser.policy.questions.shadow import PERMIT, shadow_rule
 
 if TYPE_CHECKING:
     from safeser.channel.door import Channel
+    from safeser.channel.link import LibraryMessage
 
 __all__ = [
     "ID_LENGTH",
@@ -63,7 +63,7 @@ _SUITE = "encrypt"
 ID_LENGTH = 12
 
 #: Contexts that one link caches: more than there are operations.
-_CONTEXTS_MAX = 512
+CONTEXTS_MAX = 512
 
 #: Refusals of one message that have a record each. The others are counted together, since a message
 #: of two megabytes can hold three hundred thousand.
@@ -124,7 +124,8 @@ class Recording:
         self.stated_policy = stated_policy
         self.channel = channel
         self.audit = audit
-        self.budgets = MessageBudgets(channel.policy.limits)
+        #: Of messages that arrive from now on.
+        self.limits = channel.policy.limits
         self.local = session.local
         self.peer = session.peer
         #: Whether its connection stays open while the two processes work together, and so is
@@ -144,6 +145,8 @@ class Recording:
         self._under: Policy | None = None
         #: Of the peer's message that is read now; None where a message has few refusals at most.
         self.refused: RefusalRecords | None = None
+        # Parsed headers of library messages that passed, by their bytes.
+        self._headers: dict[bytes, LibraryMessage] = {}
         self.facts = self._session_facts()
 
     @property
@@ -178,7 +181,7 @@ class Recording:
             same_host=self.same_host,
             addresses=addresses[::-1] if addresses and inbound else addresses,
         )
-        if len(self._contexts) >= _CONTEXTS_MAX:
+        if len(self._contexts) >= CONTEXTS_MAX:
             self._contexts.clear()
         self._contexts[key] = context
         return context
@@ -258,8 +261,8 @@ class Recording:
 
     def limit(self, limits: Limits) -> None:
         """Apply *limits* to messages that arrive from now on."""
-        if limits != self.budgets.limits:
-            self.budgets.limits = limits
+        if limits != self.limits:
+            self.limits = limits
             self.session.limit(limits)
 
     # --- its end ---------------------------------------------------------------------------------
@@ -542,7 +545,7 @@ class Recording:
         Its last item is the name of the policy's context, or empty.
         """
         policy = self.channel.policy
-        if policy is not self._under or len(self._permits) >= _CONTEXTS_MAX:
+        if policy is not self._under or len(self._permits) >= CONTEXTS_MAX:
             self._permits, self._under = {}, policy
         said = self._permits.get(context)
         if said is None:

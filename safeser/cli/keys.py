@@ -22,10 +22,10 @@ from safeser.identity import (
     KeyState,
     Roster,
     RosterEntry,
-    RosterFile,
     VerifyingKey,
     today,
 )
+from safeser.identity.edit import RosterFile
 from safeser.identity.roster import parse_date
 from safeser.policy.source.faults import did_you_mean, shown
 

@@ -346,7 +346,7 @@ def explain(
     from safeser.gate.values import FAMILIES, SEALED, Context
     from safeser.operations import NAMES
     from safeser.policy import Policy
-    from safeser.policy import explain as explained
+    from safeser.policy.questions.explain import explain as explained
 
     loaded = Policy.load(policy)
     _require_known("family", family, {*FAMILIES, SEALED, *loaded.families})

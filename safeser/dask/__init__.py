@@ -68,7 +68,7 @@ def backend() -> Backend:
 
     distributed calls it through the entry point ``distributed.comm.backends: safeser``.
     """
-    from safeser.dask.wire.gc_pause import gc_paused
+    from safeser.dask.transport.gc_pause import gc_paused
 
     try:
         # What modules make when they are imported stays: the collector would search it a hundred

@@ -237,7 +237,6 @@ class Client(Display, Gathering, Blamed, Sealing, _DaskClient):  # type: ignore[
             await self._close()  # Dask closes after its own errors alone
             raise
         self._was_connected = True
-        self._look_for_due()
 
     async def _ensure_connected(self, *args: Any, **kwargs: Any) -> None:
         try:

@@ -33,7 +33,6 @@ from safeser.dask.clients.joblib_calls import register_backend
 from safeser.dask.roles import Roles, scheduler_of, served_by
 from safeser.dask.same_host import is_same_host
 from safeser.dask.scheduler.request_authority import require_authority
-from safeser.dask.scheduler.statement_renewals import Renewals
 from safeser.dask.servers import Served, register
 from safeser.dask.transport.comm import REFUSED, SafeserComm
 from safeser.dask.transport.connection_limits import connections
@@ -287,7 +286,6 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         # Before it listens: from here on the functions in Dask's place know the server.
         self._known = register(server, known)
         self._authority = partial(require_authority, self._known, server)
-        self._renewals = self._known.part(server, Renewals)
         patches.rebind(server)
         own_connections(server, self._server)
         confine(server, self._channel.policy)
@@ -319,8 +317,6 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             client_ids=self._known.client_ids,
             taken=self._known.requests,
             authority=self._authority,
-            statements=self._renewals.statements,
-            renewed=self._renewals.note,
         )
         if connections.take(link.peer, self._channel.policy.limits.max_connections):
             comm.when_closed(partial(_leave, link))

@@ -12,7 +12,7 @@ import os
 import platform
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -113,7 +113,7 @@ class Diagnosis:
             return
         yield from self._files(settings)
         yield self._log(settings)
-        yield _log_files(settings)
+        yield _log_heads(settings)
         yield from self._confined(settings)
         yield from self._bound_here()
         yield _address(self._address, self._role)
@@ -273,37 +273,16 @@ def _installed() -> Finding:
     return Finding("installed", "fine", said)
 
 
-def _log_files(settings: Settings) -> Finding:
-    """Say how files of the log are kept, which no process changes while it runs."""
+def _log_heads(settings: Settings) -> Finding:
+    """Say whether heads of the log go to a second place: without it a whole log can be replaced."""
     if settings.audit is None:
-        return Finding("log files", "skipped", "needs a log")
+        return Finding("log heads", "skipped", "needs a log")
     files = settings.audit_files or AuditFiles()
-    due = [_in_units(files.rotate_size, _SIZES)]
-    due += [_in_units(files.rotate_age, _TIMES)] if files.rotate_age else []
-    kept = []
-    if files.keep_age:
-        kept.append(f"removed {_in_units(files.keep_age, _TIMES)} after their end")
-    if files.keep_size:
-        kept.append(f"removed while all files have more than {_in_units(files.keep_size, _SIZES)}")
-    closed = " and ".join(kept) or "kept for ever"
-    compressed = "compressed and " if files.compress else ""
+    if not files.heads:
+        return Finding("log heads", "note", "no head goes to a second place")
     # A place may be a command, whose arguments are not for a screen.
-    heads = ", ".join(place.split()[0] for place in files.heads)
-    what = f"rotated at {' or after '.join(due)}; closed files are {compressed}{closed};"
-    if heads:
-        every = _in_units(files.heads_every, _TIMES)
-        return Finding("log files", "fine", f"{what} heads go to {heads} every {every}")
-    return Finding("log files", "note", f"{what} no head goes to a second place")
-
-
-_SIZES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
-_TIMES = (("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
-
-
-def _in_units(number: int, units: Sequence[tuple[str, int]]) -> str:
-    """Return *number* in the largest unit that it is a multiple of, as settings are written."""
-    name, one = next(each for each in units if number % each[1] == 0)
-    return f"{number // one}{name}"
+    places = ", ".join(place.split()[0] for place in files.heads)
+    return Finding("log heads", "fine", f"they go to {places} every {files.heads_every:,} s")
 
 
 def _key(settings: Settings, role: str) -> Finding:

@@ -1,8 +1,8 @@
 """Encode and decode plain values as one frame of strict msgpack, with exact types.
 
-The one rule: every count is charged against the remaining bytes and limits before memory is
-allocated, so a small frame cannot make a large object. msgpack's C code reads and writes only runs
-of scalars, which have a size of their own; it trusts no count.
+The one rule: msgpack's C code makes nothing of bytes before it has passed over them once, which
+proves each count and the depth, and large containers are counted before what they hold is made. So
+a small frame cannot make a large object.
 
 Lists, tuples, sets and frozensets are msgpack arrays; all but the list open with an empty extension
 that names them. Integers beyond 64 bits and text with lone surrogates have extensions of their own.
@@ -10,13 +10,13 @@ that names them. Integers beyond 64 bits and text with lone surrogates have exte
 
 from __future__ import annotations
 
-import io
-import itertools
-import struct
-from collections.abc import Callable, Iterable, Sequence
+import re
+from bisect import bisect_left
+from itertools import chain
 from typing import Any, NoReturn
 
 import msgpack
+from msgpack import ExtType, Timestamp
 
 from safeser.errors import PayloadError
 from safeser.families.keys import table_of
@@ -44,17 +44,12 @@ _MAX_STEPS = 24
 #: Limits where a caller names none.
 DEFAULTS = Limits()
 
-#: Shorter runs of scalars are not worth asking whether they are such; long ones are read in pieces.
-_RUN, _PIECE = 16, 1 << 17
-
-#: Exact types whose msgpack is the same from every writer.
-_SCALAR_TYPES: frozenset[type] = frozenset({type(None), bool, int, float, str})
-
 _TUPLE, _SET, _FROZENSET, _BIGINT, _SURROGATES = 1, 2, 3, 4, 5
 _MARKED: dict[int, type] = {_TUPLE: tuple, _SET: set, _FROZENSET: frozenset}
-_MARK_OF = {kind: code for code, kind in _MARKED.items()}
+_MARK_OF = {kind: ExtType(code, b"") for code, kind in _MARKED.items()}
 
-_DOUBLE = struct.Struct(">Bd")
+_CONTAINERS = frozenset({list, dict, *_MARK_OF})
+_PLAIN: frozenset[type] = _CONTAINERS | {type(None), bool, int, float, str, bytes}
 
 #: Bytes of memory of a container that is not empty, and of each value in it with the place that it
 #: takes, on a 64-bit CPython just after the container grew; text that is not ASCII takes up to 40
@@ -141,137 +136,114 @@ def encode_counted(
 
     :param depth: how many containers *value* stands in.
     """
-    writer = _Writer(limits, room, largest)
-    writer.put(value, min(limits.max_depth, DEPTH_CEILING) - depth)
-    return bytes(writer.out), writer.left
+    writer = _Writer(limits, room, limits.max_array if largest is None else largest)
+    deepest = min(limits.max_depth, DEPTH_CEILING) - depth
+    try:
+        if writer.charge(value, deepest):
+            packed = msgpack.packb(value, default=writer.spelled, strict_types=True)
+            return packed, writer.left
+    except (Unencodable, ValueError):  # of text with surrogates, among others
+        pass
+    writer.left = room
+    packer = msgpack.Packer(default=writer.spelled, autoreset=False)
+    writer.put(packer, value, deepest)
+    return packer.bytes(), writer.left
 
 
 def is_plain(cls: type) -> bool:
     """Tell whether direct instances of *cls* may be plain, as far as their class says."""
-    return cls in _PUT
+    return cls in _PLAIN
 
 
 class _Writer:
-    __slots__ = ("largest", "left", "limits", "out")
+    """Writes a value by msgpack: at once, or value by value where something in it prevents that.
 
-    def __init__(self, limits: Limits, room: int, largest: int | None) -> None:
-        self.out = bytearray()
-        self.limits = limits
+    :ivar left: bytes of memory that further values may count.
+    """
+
+    __slots__ = ("_largest", "_limits", "left")
+
+    def __init__(self, limits: Limits, room: int, largest: int) -> None:
+        self._limits = limits
+        self._largest = largest
         self.left = room
-        self.largest = limits.max_array if largest is None else largest
 
-    def put(self, value: Any, room: int) -> None:
-        put = _PUT.get(type(value))
-        if put is None:
+    def charge(self, value: object, deepest: int) -> bool:
+        """Count what *value* holds, level by level; return False if it cannot be written.
+
+        msgpack looks at exact types only of what it does not know, and at no limit.
+        """
+        level: list[Any] = [[value]]  # what is gone through, one after the other
+        while True:
+            kinds = set(map(type, chain.from_iterable(level)))
+            if not kinds <= _PLAIN:
+                return False
+            if bytes in kinds:
+                sizes = [len(one) for one in chain.from_iterable(level) if type(one) is bytes]
+                if max(sizes) > self._largest:
+                    return False
+            inner: list[Any] = []
+            for kind in kinds & _CONTAINERS:
+                ones: Any = chain.from_iterable(level)
+                ones = [*ones] if len(kinds) == 1 else [one for one in ones if type(one) is kind]
+                base, each = _TABLES.get(kind, _ITEMS)
+                count = sum(map(len, ones)) * (2 if kind is dict else 1)
+                self.left -= base * len(ones) + each * count
+                inner += ones
+                if kind is dict:
+                    inner += map(dict.values, ones)
+            if not inner:
+                return True
+            deepest -= 1
+            if self.left < 0 or deepest < 0:
+                return False
+            level = inner
+
+    def spelled(self, value: Any) -> Any:
+        """Return what msgpack writes for a value that it does not know."""
+        mark = _MARK_OF.get(type(value))
+        if mark is not None:
+            return [mark, *value]
+        if type(value) is not int:
             raise Unencodable(value)
-        put(self, value, room)
+        size = value.bit_length() // 8 + 1
+        if size > self._limits.max_int:
+            raise Unencodable(value, "it is longer than max_int bytes")
+        return ExtType(_BIGINT, value.to_bytes(size, "big", signed=True))
 
-    def head(self, fixed: int, fixed_max: int, codes: Sequence[int], count: int) -> None:
-        """Write the shortest msgpack header for *count* bytes or elements."""
-        if count <= fixed_max:
-            self.out.append(fixed | count)
-        elif count < 1 << 8 and codes[0]:
-            self.out += bytes((codes[0], count))
-        elif count < 1 << 16:
-            self.out += struct.pack(">BH", codes[1], count)
-        elif count < 1 << 32:
-            self.out += struct.pack(">BI", codes[2], count)
-        else:
-            raise Unencodable(None, "it is longer than msgpack can say")
-
-    def ext(self, code: int, body: bytes) -> None:
-        self.head(0, -1, (0xC7, 0xC8, 0xC9), len(body))
-        self.out.append(code)
-        self.out += body
-
-    def put_none(self, value: None, room: int) -> None:
-        self.out.append(0xC0)
-
-    def put_bool(self, value: Any, room: int) -> None:
-        self.out.append(0xC3 if value else 0xC2)
-
-    def put_int(self, value: int, room: int) -> None:
-        if -32 <= value < 128:
-            self.out.append(value & 0xFF)
-        elif -(1 << 63) <= value < 1 << 63:
-            self.out += struct.pack(">Bq", 0xD3, value)
-        elif 0 < value < 1 << 64:
-            self.out += struct.pack(">BQ", 0xCF, value)
-        else:
-            size = value.bit_length() // 8 + 1
-            if size > self.limits.max_int:
-                raise Unencodable(value, "it is longer than max_int bytes")
-            self.ext(_BIGINT, value.to_bytes(size, "big", signed=True))
-
-    def put_float(self, value: Any, room: int) -> None:
-        self.out += _DOUBLE.pack(0xCB, value)
-
-    def put_str(self, value: Any, room: int) -> None:
-        try:
-            body = value.encode()
-        except UnicodeEncodeError:
-            self.ext(_SURROGATES, value.encode("utf-8", "surrogatepass"))
+    def put(self, packer: msgpack.Packer, value: Any, room: int) -> None:
+        """Write *value*; raise for the first value in it that cannot be written, saying where."""
+        kind = type(value)
+        if kind not in _PLAIN:
+            raise Unencodable(value)
+        if kind not in _CONTAINERS:
+            if kind is bytes and len(value) > self._largest:
+                raise Unencodable(value, "it is too large to stand inside one msgpack frame")
+            if kind is str and (body := value.encode("utf-8", "surrogatepass")):
+                surrogates = body.decode("utf-8", "ignore") != value
+                value = ExtType(_SURROGATES, body) if surrogates else value
+            packer.pack(value)
             return
-        self.head(0xA0, 31, (0xD9, 0xDA, 0xDB), len(body))
-        self.out += body
-
-    def put_bytes(self, value: Any, room: int) -> None:
-        if len(value) > self.largest:
-            raise Unencodable(value, "it is too large to stand inside one msgpack frame")
-        self.head(0, -1, (0xC4, 0xC5, 0xC6), len(value))
-        self.out += value
-
-    def enter(self, value: object, count: int, room: int) -> None:
         if room <= 0:
-            raise Unencodable(
-                value,
-                f"it is nested more than {min(self.limits.max_depth, DEPTH_CEILING)} deep",
-                final=True,
-            )
-        self.left -= memory_of(type(value), count)
+            deepest = min(self._limits.max_depth, DEPTH_CEILING)
+            raise Unencodable(value, f"it is nested more than {deepest} deep", final=True)
+        count, mark = len(value), _MARK_OF.get(kind)
+        self.left -= memory_of(kind, 2 * count if kind is dict else count)
         if self.left < 0:
             raise Unencodable(value, TOO_MUCH, final=True, fix=LESS)
-
-    def put_array(self, value: Any, room: int) -> None:
-        self.enter(value, len(value), room)
-        mark = _MARK_OF.get(type(value))
-        self.head(0x90, 15, (0, 0xDC, 0xDD), len(value) + (mark is not None))
+        if kind is dict:
+            packer.pack_map_header(count)
+        else:
+            packer.pack_array_header(count + (mark is not None))
         if mark is not None:
-            self.out += bytes((0xC7, 0, mark))
-        if len(value) >= _RUN and self.run(value):
-            return
+            packer.pack(mark)
         for position, item in enumerate(value):
             try:
-                self.put(item, room - 1)
+                self.put(packer, item, room - 1)
+                if kind is dict:
+                    self.put(packer, value[item], room - 1)
             except Unencodable as error:
-                error.inside(value, f"[{position}]")
-                raise
-
-    def run(self, values: Iterable[Any]) -> bool:
-        """Write *values* at once if all of them are scalars that msgpack itself keeps exactly."""
-        if not set(map(type, values)) <= _SCALAR_TYPES:
-            return False
-        items = list(values)
-        try:
-            packed = msgpack.packb(items)
-        except (OverflowError, UnicodeEncodeError):  # large integers and lone surrogates
-            return False
-        self.out += packed[1 if len(items) < 16 else 3 if len(items) < 1 << 16 else 5 :]
-        return True
-
-    def put_map(self, value: dict[Any, Any], room: int) -> None:
-        self.enter(value, 2 * len(value), room)
-        self.head(0x80, 15, (0, 0xDE, 0xDF), len(value))
-        if len(value) >= _RUN and set(map(type, value)) <= _SCALAR_TYPES:
-            flat = list(itertools.chain.from_iterable(value.items()))
-            if self.run(flat):
-                return
-        for key, item in value.items():
-            try:
-                self.put(key, room - 1)
-                self.put(item, room - 1)
-            except Unencodable as error:
-                error.inside(value, f"[{label(key)}]")
+                error.inside(value, f"[{label(item) if kind is dict else position}]")
                 raise
 
 
@@ -285,29 +257,51 @@ def label(key: object) -> str:
     return f"a {type(key).__name__[:40]}"
 
 
-_PUT: dict[type, Callable[[_Writer, Any, int], None]] = {
-    type(None): _Writer.put_none,
-    bool: _Writer.put_bool,
-    int: _Writer.put_int,
-    float: _Writer.put_float,
-    str: _Writer.put_str,
-    bytes: _Writer.put_bytes,
-    **dict.fromkeys((list, tuple, set, frozenset), _Writer.put_array),
-    dict: _Writer.put_map,
-}
+#: First bytes of containers.
+_OPENERS = bytes((*range(0x80, 0xA0), *range(0xDC, 0xE0)))
 
-_CODES = zip(range(0xCA, 0xD4), "fdBHIQbhiq", strict=True)
-_SCALARS = {code: struct.Struct(f">{form}") for code, form in _CODES}
-_SINGLE = {0xC0: None, 0xC2: False, 0xC3: True}
+#: What stands first in an array that is no list.
+_MARK = re.compile(rb"(?:\xC7\0|\xC8\0\0|\xC9\0\0\0\0)([\1-\3])")
 
-# First byte to what it opens and how many bytes its length takes.
-_STR, _BIN, _EXT, _ARRAY, _MAP = "text", "bytes", "extension", "array", "map"
-_SIZED = {
-    first + at: (what, 1 << at)
-    for first, what in ((0xC4, _BIN), (0xC7, _EXT), (0xD9, _STR))
-    for at in range(3)
-}
-_SIZED |= {0xDC: (_ARRAY, 2), 0xDD: (_ARRAY, 4), 0xDE: (_MAP, 2), 0xDF: (_MAP, 4)}
+#: Ends of the headers of msgpack's own timestamps, of which it makes objects without asking.
+_STAMPS = (b"\xd6\xff", b"\xd7\xff", b"\x04\xff", b"\x08\xff", b"\x0c\xff")
+
+#: Bytes of which those that could open a container are counted.
+_SHORT = 1 << 11
+
+#: Bytes that are read at once: more than any text or bytes whose length takes 16 bits. No other
+#: thread runs for some 20 ms meanwhile. A container is counted once it is whole, and until then
+#: each of these bytes takes 40 at most, as a key and a value of one byte do in a pair.
+_PIECE = 1 << 17
+
+
+def _scan(*pieces: bytes | memoryview) -> int:
+    """Pass over the value that begins *pieces*, making nothing, and return where it ends.
+
+    :raises msgpack.UnpackException: if it does not end, is nested too deep, or is no msgpack.
+    """
+    size = sum(map(len, pieces)) + 1
+    scanner = msgpack.Unpacker(read_size=size, max_buffer_size=size)
+    for piece in pieces:
+        scanner.feed(piece)
+    scanner.skip()
+    end: int = scanner.tell()
+    return end
+
+
+def _end_of(*pieces: bytes) -> int:
+    """Return where the value that begins *pieces* ends; 0 if it does not end there."""
+    try:
+        return _scan(*pieces)
+    except msgpack.UnpackException:  # what is no msgpack is refused when it is read alone
+        return 0
+
+
+#: As many arrays in each other as msgpack reads: with all but the last *n* of them before it, a
+#: value is read if it is nested at most *n* deep.
+_NESTED = b"\x91" * (
+    bisect_left(range(1 << 12), 1, key=lambda deep: not _end_of(b"\x91" * deep + b"\xc0")) - 1
+)
 
 
 def decode(data: bytes | bytearray | memoryview, *, limits: Limits = DEFAULTS) -> Any:
@@ -323,173 +317,198 @@ def decode_counted(
     :param depth: how many containers that value stands in.
     """
     if len(data) > limits.max_array:
-        _refuse("a msgpack frame is larger than max_array", "families.too-large", 0)
+        _refuse("a msgpack frame is larger than max_array", "families.too-large")
     data = data if type(data) is bytes else bytes(data)
-    scalar = _SCALARS.get(data[0]) if data else None
-    if scalar is not None and len(data) == 1 + scalar.size:
-        return scalar.unpack_from(data, 1)[0], room  # a number alone, as many results are
-    if len(data) == 1 and not 0x80 <= data[0] < 0xE0:
-        return (data[0] if data[0] < 0x80 else data[0] - 256), room
-    reader = _Reader(data, limits, room, depth)
-    return reader.value(), reader.left
+    reader = _Reader(limits, room)
+    deepest = max(min(limits.max_depth, DEPTH_CEILING) - depth, 0)
+    if len(data) <= _PIECE:
+        value, end = reader.at_once(data, deepest)
+    else:
+        value, end = reader.by_parts(data, 0, deepest)
+    if end != len(data):
+        _refuse("bytes follow the value in a msgpack frame", "families.trailing")
+    return value, reader.left
 
 
-def _refuse(message: str, rule: str, position: int) -> NoReturn:
-    raise PayloadError(message, rule=rule, where=f"byte {position}")
+def _refuse(message: str, rule: str) -> NoReturn:
+    raise PayloadError(message, rule=rule)
+
+
+def _refuse_extension() -> NoReturn:
+    _refuse("unknown or misplaced msgpack extension", "families.extension")
 
 
 class _Reader:
-    __slots__ = ("data", "depth", "left", "most", "pos")
+    """Makes values by msgpack, which calls it for each container once that is whole.
 
-    def __init__(self, data: bytes, limits: Limits, room: int, depth: int) -> None:
-        self.data = data
-        self.pos = 0
+    :ivar left: bytes of memory that further values may count.
+    """
+
+    __slots__ = ("_marks", "_most", "_stamps", "left")
+
+    def __init__(self, limits: Limits, room: int) -> None:
         self.left = room
-        self.depth = min(limits.max_depth, DEPTH_CEILING) - depth
-        self.most = limits.max_int
+        self._most = limits.max_int
+        self._marks = 0  # that were read, and not found to be the first in an array
+        self._stamps = False  # whether there may be timestamps
 
-    def value(self) -> Any:
-        """Read one value, containers on a stack of our own: depth costs no interpreter frames."""
-        open_: list[tuple[type, int, list[Any]]] = []
-        while True:
-            item, opened = self.token()
-            if opened is not None:
-                kind, count = opened
-                if len(open_) >= self.depth:
-                    _refuse("msgpack is nested too deep", "families.depth", self.pos)
-                open_.append((kind, count, self.run(count) if count >= _RUN else []))
-            while True:
-                if opened is None:
-                    if not open_:
-                        return self.last(item)
-                    open_[-1][2].append(item)
-                kind, count, items = open_[-1]
-                if len(items) < count:
-                    break
-                open_.pop()
-                item, opened = self.close(kind, items), None
+    def at_once(self, data: bytes, deepest: int) -> tuple[Any, int]:
+        """Return the value that begins *data* and where it ends, nested at most so deep."""
+        # Most values are too small, or have too few bytes that could open a container, to be deep.
+        before = b""
+        if len(data) > deepest and data[:1] in _OPENERS:
+            openers = len(data)
+            if len(data) <= _SHORT:
+                openers -= len(data.translate(None, _OPENERS))
+            if openers > deepest:
+                before = _NESTED[deepest:]
+        try:
+            end = _scan(before, data) - len(before)
+        except msgpack.OutOfData:
+            _opened(data, 0)
+            _refuse("a msgpack frame ends too early", "families.truncated")
+        except msgpack.StackError:
+            _refuse("msgpack is nested too deep", "families.depth")
+        except msgpack.UnpackException:
+            _refuse("unknown msgpack type", "families.msgpack")
+        return self.made(data[:end]), end
 
-    def run(self, count: int) -> list[Any]:
-        """Read *count* scalars at once; of anything else among them read nothing.
+    def made(self, data: bytes) -> Any:
+        """Return the value that *data* is, whose end, counts and depth are proven."""
+        left = self.left
+        self._stamps = b"\xff" in data and any(stamp in data for stamp in _STAMPS)
+        # Keys of other types than text and bytes can be made to collide: their hooks take longer.
+        for table in (self._named, self._keyed):
+            self.left, self._marks = left, 0
+            try:
+                value = msgpack.unpackb(
+                    data,
+                    object_pairs_hook=table,
+                    list_hook=self._array,
+                    ext_hook=self._extension,
+                    strict_map_key=table == self._named,
+                    max_ext_len=min(len(data), 1 << 31),
+                )
+            except UnicodeDecodeError:
+                _refuse("text in a msgpack frame is not UTF-8", "families.utf8")
+            except (ValueError, OverflowError):
+                continue
+            if not self._marks and type(value) is not Timestamp:
+                return value
+            break
+        _refuse_extension()
 
-        msgpack reserves memory for as many elements as an array claims, at each depth: here it may
-        not open any container.
+    def by_parts(self, data: bytes, at: int, deepest: int) -> tuple[Any, int]:
+        """Return the value that stands at *at*, which is large, and where it ends.
+
+        What a container holds is counted before any of it is made; what is small is made at once.
         """
-        stream = io.BytesIO(self.data)
-        stream.seek(self.pos)
-        unpacker = msgpack.Unpacker(
-            stream,
-            read_size=min(9 * count, 1 << 14),
-            max_buffer_size=max(len(self.data), 1 << 14),
-            max_array_len=0,
-            max_map_len=0,
-            max_ext_len=0,
-        )
+        opened = _opened(data, at)
+        if opened is None:  # long text or bytes, whose length takes 32 bits, or no value at all
+            length = int.from_bytes(data[at + 1 : at + 5], "big")
+            value, end = self.at_once(data[at : at + 9 + length], deepest)
+            return value, at + end
+        kind, count, at = opened
+        if not deepest:
+            _refuse("msgpack is nested too deep", "families.depth")
+        self._charge(kind, count)
         items: list[Any] = []
-        try:
-            while len(items) < count:  # no other thread runs while one piece is read
-                piece = list(itertools.islice(unpacker, min(count - len(items), _PIECE)))
-                if not piece or not set(map(type, piece)) <= _SCALAR_TYPES:
-                    return []
-                items += piece
-        except (ValueError, msgpack.UnpackException):
-            return []
-        self.pos += unpacker.tell()
-        return items
+        before, several = _NESTED[deepest:], 1
+        while len(items) < count:
+            several = min(several, count - len(items))
+            # In an array, which takes the place of the container.
+            piece = b"\xdd%b%b" % (several.to_bytes(4, "big"), data[at : at + _PIECE])
+            end = _end_of(before, piece) - len(before)
+            if end > 0:
+                self.left += memory_of(list, several)
+                made = self.made(piece[:end])
+                if type(made) is not list:  # the first of them is a mark
+                    _refuse_extension()
+                items += made
+                at, several = at + end - 5, 2 * several
+            elif several > 1:
+                several //= 2
+            else:
+                item, at = self.by_parts(data, at, deepest - 1)
+                items.append(item)
+        return _closed(kind, items), at
 
-    def last(self, item: Any) -> Any:
-        if self.pos != len(self.data):
-            _refuse("bytes follow the value in a msgpack frame", "families.trailing", self.pos)
-        return item
+    def _charge(self, kind: type, count: int) -> None:
+        base, each = _TABLES.get(kind, _ITEMS)
+        self.left -= base + each * count
+        if self.left < 0:
+            raise PayloadError(TOO_MUCH, rule="families.memory", fix=LESS)
 
-    def token(self) -> tuple[Any, tuple[type, int] | None]:  # noqa: PLR0911 - one per kind
-        """Read one scalar, or the kind of a container and the number of its values."""
-        code = self.take(1)[0]
-        if code < 0x80:
-            return code, None
-        if code >= 0xE0:
-            return code - 256, None
-        if code < 0x90:
-            return None, self.opens(_MAP, code & 15)
-        if code < 0xA0:
-            return None, self.opens(_ARRAY, code & 15)
-        if code < 0xC0:
-            return self.text(code & 31), None
-        if code in _SINGLE:
-            return _SINGLE[code], None
-        scalar = _SCALARS.get(code)
-        if scalar is not None:
-            return scalar.unpack(self.take(scalar.size))[0], None
-        sized = _SIZED.get(code)
-        if sized is None:
-            _refuse("unknown msgpack type", "families.msgpack", self.pos)
-        what, width = sized
-        size = int.from_bytes(self.take(width), "big")
-        if what is _STR:
-            return self.text(size), None
-        if what is _BIN:
-            return self.take(size), None
-        if what is _EXT:
-            return self.extension(self.take(1)[0], size), None
-        return None, self.opens(what, size)
+    def _array(self, items: list[Any]) -> Any:
+        if self._stamps and Timestamp in map(type, items):
+            _refuse_extension()
+        kind = list
+        if items and type(items[0]) is type:
+            self._marks -= 1
+            kind = items.pop(0)
+        self._charge(kind, len(items))
+        return items if kind is list else _closed(kind, items)
 
-    def take(self, size: int) -> bytes:
-        end = self.pos + size
-        if end > len(self.data):
-            _refuse("a msgpack frame ends too early", "families.truncated", self.pos)
-        piece = self.data[self.pos : end]
-        self.pos = end
-        return piece
+    def _named(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+        made = dict(pairs)
+        if len(made) != len(pairs):
+            _refuse("a key occurs twice", "families.duplicate-key")
+        if self._stamps and Timestamp in map(type, made.values()):
+            _refuse_extension()
+        self._charge(dict, 2 * len(pairs))
+        return made
 
-    def text(self, size: int) -> str:
-        try:
-            return self.take(size).decode()
-        except UnicodeDecodeError:
-            _refuse("text in a msgpack frame is not UTF-8", "families.utf8", self.pos)
+    def _keyed(self, pairs: list[tuple[Any, Any]]) -> Any:
+        items = [*chain.from_iterable(pairs)]
+        if self._stamps and Timestamp in map(type, items):
+            _refuse_extension()
+        self._charge(dict, len(items))
+        return _closed(dict, items)
 
-    def extension(self, code: int, size: int) -> int | str:
-        body = self.take(size)
+    def _extension(self, code: int, body: bytes) -> int | str | type:
+        if code in _MARKED and not body:
+            self._marks += 1
+            return _MARKED[code]
         if code == _BIGINT:
-            if size > self.most:
-                _refuse("an integer is longer than max_int bytes", "families.integer", self.pos)
+            if len(body) > self._most:
+                _refuse("an integer is longer than max_int bytes", "families.integer")
             number = int.from_bytes(body, "big", signed=True)
             if -(1 << 63) <= number < 1 << 64:
-                _refuse("a large integer is not large", "families.msgpack", self.pos)
+                _refuse("a large integer is not large", "families.msgpack")
             return number
         if code == _SURROGATES:
-            try:
-                text = body.decode("utf-8", "surrogatepass")
-            except UnicodeDecodeError:
-                _refuse("text in a msgpack frame is not UTF-8", "families.utf8", self.pos)
+            text = body.decode("utf-8", "surrogatepass")
             if not any("\ud800" <= char <= "\udfff" for char in text):
-                _refuse("text with surrogates has none", "families.msgpack", self.pos)
+                _refuse("text with surrogates has none", "families.msgpack")
             return text
-        _refuse("unknown or misplaced msgpack extension", "families.extension", self.pos)
+        _refuse_extension()
 
-    def opens(self, what: str, count: int) -> tuple[type, int]:
-        """Charge a container's values before any is read: each takes a byte at the very least."""
-        kind: type = list
-        if what is _MAP:
-            kind, count = dict, 2 * count
-        elif count and self.data[self.pos : self.pos + 2] == b"\xc7\x00":
-            mark = self.take(3)[2]
-            if mark not in _MARKED:
-                _refuse("unknown msgpack extension", "families.extension", self.pos)
-            kind, count = _MARKED[mark], count - 1
-        if count > len(self.data) - self.pos:
-            _refuse("a msgpack container is longer than its frame", "families.count", self.pos)
-        self.left -= memory_of(kind, count)
-        if self.left < 0:
-            raise PayloadError(TOO_MUCH, rule="families.memory", fix=LESS, where=f"byte {self.pos}")
-        return kind, count
 
-    def close(self, kind: type, items: list[Any]) -> Any:
-        if kind is list:
-            return items
-        if kind is tuple:
-            return tuple(items)
-        where = f"byte {self.pos}"
-        if kind is dict:
-            return table_of(items[0::2], items[1::2], where=where)
-        members = table_of(items, where=where)
-        return members if kind is set else frozenset(members)
+def _opened(data: bytes, at: int) -> tuple[type, int, int] | None:
+    """Return what container opens at *at*, how many values it claims, and where they begin."""
+    code = data[at] if at < len(data) else 0
+    if 0x80 <= code < 0xA0:
+        count, at = code & 15, at + 1
+    elif 0xDC <= code < 0xE0:
+        end = at + (5 if code & 1 else 3)
+        count, at = int.from_bytes(data[at + 1 : end], "big"), end
+    else:
+        return None
+    kind: type = list
+    if code < 0x90 or code >= 0xDE:
+        kind, count = dict, 2 * count
+    elif count and (mark := _MARK.match(data, at)):
+        kind, count, at = _MARKED[mark[1][0]], count - 1, mark.end()
+    if count > len(data) - at:
+        _refuse("a msgpack container is longer than its frame", "families.count")
+    return kind, count, at
+
+
+def _closed(kind: type, items: list[Any]) -> Any:
+    """Return the container of *items*, a dict of keys and values in turn."""
+    if kind is list or kind is tuple:
+        return items if kind is list else tuple(items)
+    if kind is dict:
+        return table_of(items[0::2], items[1::2])
+    members = table_of(items)
+    return members if kind is set else frozenset(members)

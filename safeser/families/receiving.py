@@ -102,7 +102,8 @@ def read(
     :param declared: families that policy names but this process may only relay.
     """
     nodes = parse(header, frames, limits=limits, declared=declared)
-    budget = budget or Budget(limits)
+    if unread is None:
+        budget = budget or Budget(limits)
     denials: list[PolicyDenied] = []
     if len(nodes) == 1:  # most payloads are one value
         family = _family(nodes[0], limits, unread, allow, budget, denials=denials)
@@ -219,7 +220,7 @@ def _forget_copies(nodes: Sequence[Node]) -> None:
 
 
 #: Families whose check is their decoding, and bytes of a frame up to which that is kept.
-_DECODED, _KEPT = ("msgpack", "error"), 1 << 12
+_DECODED, _KEPT = ("msgpack", "error"), 1 << 16
 
 
 class _Listed:
@@ -398,7 +399,7 @@ def _family(
     limits: Limits,
     unread: str | None,
     allow: tuple[Allowed, ...],
-    budget: Budget,
+    budget: Budget | None,
     *,
     denials: list[PolicyDenied] | None = None,
 ) -> str:
@@ -410,6 +411,7 @@ def _family(
     """
     if node.serializer in PICKLES:
         if unread is None:
+            assert budget is not None
             return pickled.family_of(node, limits, budget, allow=allow, denials=denials)
         node.value = unread
         return unread

@@ -41,11 +41,8 @@ from safeser.gate.values import (
 #: The operation that hands a graph to the scheduler, which unpickles it: ``submission`` gates it.
 SUBMIT = "update-graph"
 
-#: The operation by which a client renews the statement of a sealed graph.
-RENEW = "renew-statement"
-
 #: What a client may say that may submit work.
-SUBMITTING = frozenset({SUBMIT, RENEW})
+SUBMITTING = frozenset({SUBMIT})
 
 #: The operation by which a scheduler hands a task to a worker.
 COMPUTE = "compute-task"

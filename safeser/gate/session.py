@@ -79,9 +79,10 @@ class Verified:
     """
 
     __slots__ = (
-        "__weakref__",  # the memory budget counts a message for as long as it lives
+        "__weakref__",  # tests find by it that nothing keeps a refused message
         "frames",
         "header",
+        "left",
         "recipient",
         "sender",
         "sequence",
@@ -94,6 +95,8 @@ class Verified:
     recipient: str
     session_id: bytes
     sequence: int
+    #: What is left of the limits of the message, as whoever opens it counts; None before that.
+    left: object
 
     def __init__(self) -> None:
         raise TypeError("only a Session makes a Verified")
@@ -113,7 +116,7 @@ class Verified:
 
 # The descriptors of the slots go past __setattr__, and cost half of object.__setattr__. Their order
 # is that of the annotations.
-_set_header, _set_frames, _set_sender, _set_recipient, _set_session_id, _set_sequence = (
+_set_header, _set_frames, _set_sender, _set_recipient, _set_session_id, _set_sequence, set_left = (
     getattr(Verified, name).__set__ for name in Verified.__annotations__
 )
 _new_verified: Callable[[type[Verified]], Verified] = object.__new__
@@ -369,6 +372,7 @@ class Session(KeepsSecrets):
         _set_recipient(verified, self._local)
         _set_session_id(verified, self.id)
         _set_sequence(verified, number)
+        set_left(verified, None)
         return verified
 
     def _check_time(self) -> None:

@@ -1,6 +1,5 @@
 """Identities of principals, and the roster that lists the public keys of each principal."""
 
-from safeser.identity.edit import RosterFile
 from safeser.identity.identities import Identity
 from safeser.identity.roster import KeyState, Roster, RosterEntry, today
 from safeser.identity.signing import SigningKey, VerifyingKey
@@ -10,7 +9,6 @@ __all__ = [
     "KeyState",
     "Roster",
     "RosterEntry",
-    "RosterFile",
     "SigningKey",
     "VerifyingKey",
     "today",

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import fcntl
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from safeser.errors import ConfigError
 from safeser.gate.key_pairs import PublicKey
-from safeser.identity.files import reason, refused, replace_file, require_ended
-from safeser.identity.paths import shown
+from safeser.identity.files import locked, replace_file, require_ended
 from safeser.identity.roster import (
     KeyState,
     Roster,
@@ -28,10 +25,7 @@ from safeser.identity.roster import (
     without_closing,
 )
 
-__all__ = ["RosterFile", "locked"]
-
-#: How often, and how many seconds apart, a command asks whether another one is done.
-_TRIES, _PAUSE = 100, 0.1
+__all__ = ["RosterFile"]
 
 
 class RosterFile:
@@ -188,36 +182,3 @@ def _unfit(
     fix: str = "'safeser keys list' shows the keys of a roster, their states and fingerprints.",
 ) -> ConfigError:
     return ConfigError(f"key {public.fingerprint} {what}", rule=rule, fix=fix)
-
-
-@contextlib.contextmanager
-def locked(directory: Path, path: Path, *, rule: str) -> Iterator[None]:
-    """Keep other commands from changing files of *directory* meanwhile.
-
-    :param path: the file that is to be changed, as its user names it.
-    :param rule: of the error.
-    :raises ConfigError: if another process keeps it locked: every user that may read it can, and
-        retiring a stolen key must not wait for them without an error.
-    """
-    try:
-        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except (OSError, ValueError) as error:
-        raise refused(path, f"cannot be opened: {reason(error)}", rule="config.roster") from None
-    try:
-        _lock(handle, path, rule)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _lock(handle: int, path: Path, rule: str) -> None:
-    for _ in range(_TRIES):
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        time.sleep(_PAUSE)
-    raise ConfigError(
-        f"another process keeps the folder of {shown(path)} locked",
-        rule=rule,
-        fix="Wait for the other command, or end that process: 'lslocks' and 'fuser' name it.",
-    )

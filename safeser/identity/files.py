@@ -6,10 +6,13 @@ links of its path and then the open file. Reading writes nothing, so a read-only
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import secrets
 import stat
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +22,9 @@ from safeser.identity.groups import listed, own_groups
 from safeser.identity.paths import Unfit, open_file, open_shipped, shown
 
 Kept = Literal["private", "public", "shipped"]
+
+#: How often, and how many seconds apart, a command asks whether another one is done.
+_TRIES, _PAUSE = 100, 0.1
 
 _WAYS: dict[Kept, tuple[Callable[[str], int], Callable[[int, str], None]]] = {
     "private": (open_file, check_private),
@@ -169,3 +175,36 @@ def sync_directory(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextlib.contextmanager
+def locked(directory: Path, path: Path, *, rule: str) -> Iterator[None]:
+    """Keep other commands from changing files of *directory* meanwhile.
+
+    :param path: the file that is to be changed, as its user names it.
+    :param rule: of the error.
+    :raises ConfigError: if another process keeps it locked: every user that may read it can, and
+        retiring a stolen key must not wait for them without an error.
+    """
+    try:
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise refused(path, f"cannot be opened: {reason(error)}", rule="config.roster") from None
+    try:
+        _lock(handle, path, rule)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, path: Path, rule: str) -> None:
+    for _ in range(_TRIES):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(_PAUSE)
+    raise ConfigError(
+        f"another process keeps the folder of {shown(path)} locked",
+        rule=rule,
+        fix="Wait for the other command, or end that process: 'lslocks' and 'fuser' name it.",
+    )

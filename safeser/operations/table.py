@@ -207,8 +207,6 @@ update-graph basic/task marked=expr_ser,code,annotations,span_metadata bulk clie
     expr_ser:any keys:key* span_metadata:any internal_priority:key->number? submitting_task:key?
     user_priority:number|key->number actors:flag|key*? fifo_timeout:number|word code:any
     annotations:any stimulus_id:text?
-# safeser's own: the statement of a sealed graph, signed anew by its author
-renew-statement basic/task inline statement:bytes
 """
 
 _SCHEDULER_FROM_WORKERS = """
@@ -303,8 +301,6 @@ compute-task cluster/task marked=run_spec stimulus_id:text key:key run_id:number
     who_has:key->address* nbytes:key->number priority:number* run_spec:any
     resource_restrictions:word->number? actor:flag annotations:any span_id:word? author:word
     authors:key->word
-# safeser's own: a renewed statement of a graph, whose tasks the worker may have
-statement-renewed cluster/task inline statement:bytes
 # shuts the worker down
 close cluster/control timeout:number executor_wait:flag nanny:flag reason:text
 close-stream basic inline  # ends this stream only

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from safeser.policy.confined import Confined
 from safeser.policy.policy import Policy
-from safeser.policy.questions.explain import Explanation, explain
 from safeser.policy.ready import locate, ready_policies
 from safeser.policy.rules import Principal
 from safeser.policy.source.context import Rule
 
 __all__ = [
     "Confined",
-    "Explanation",
     "Policy",
     "Principal",
     "Rule",
-    "explain",
     "locate",
     "ready_policies",
 ]

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from safeser.gate.decision import RENEW, SUBMIT, SUBMITTING, UNLISTED, Query
+from safeser.gate.decision import SUBMITTING, UNLISTED, Query
 from safeser.gate.values import FAMILIES, HARMLESS, SEALED, UNKNOWN, Kind
 from safeser.operations import GROUPS, NAMES
 from safeser.policy.rules import CODE_OPERATIONS, HANDING, SIGNED_OPERATIONS, UNKNOWN_OPERATIONS
@@ -115,7 +115,7 @@ def _applied(rule: Rule, changes: Iterable[Edit]) -> Rule:
             update = rule.kinds | {Kind(value)}
         else:
             update = (*getattr(rule, field), value)
-        rule = rule.model_copy(update={field: update})
+        rule = rule.replaced(**{field: update})
     return rule
 
 
@@ -153,9 +153,6 @@ def _submitting(query: Query, rule: Rule) -> tuple[Edit, ...]:
     """The least that lets work through: signed, unless code is what was asked about."""
     submission = "code" if query.family == "cloudpickle" else SEALED
     more = _of_tasks(submission, rule)
-    if query.operation == RENEW and SUBMIT not in rule.operations:
-        # What is renewed is the statement of a graph.
-        more = (*more, Edit(rule.name, "operations", SUBMIT))
     return (Edit(rule.name, "submission", submission), *more)
 
 
@@ -243,7 +240,7 @@ def _unmatched(query: Query, judge: Judge) -> str:
 def _bare() -> Rule:
     """Return a context that says nothing: to copy it takes a tenth of what it takes to make one."""
     none: frozenset[str] = frozenset()
-    return Rule.model_construct(name="", senders=none, recipients=none)
+    return Rule(name="", senders=none, recipients=none)
 
 
 def _own_context(query: Query, judge: Judge) -> tuple[str, str] | None:
@@ -252,13 +249,11 @@ def _own_context(query: Query, judge: Judge) -> tuple[str, str] | None:
     The risk is empty where it grants nothing beyond its existence.
     """
     hop = query.hop
-    rule = _bare().model_copy(
-        update={
-            "name": f"{hop.sender[:_NAME]}-to-{hop.recipient[:_NAME]}-{hop.kind.value}",
-            "senders": frozenset({hop.sender}),
-            "recipients": frozenset({hop.recipient}),
-            "kinds": frozenset({hop.kind}),
-        }
+    rule = _bare().replaced(
+        name=f"{hop.sender[:_NAME]}-to-{hop.recipient[:_NAME]}-{hop.kind.value}",
+        senders=frozenset({hop.sender}),
+        recipients=frozenset({hop.recipient}),
+        kinds=frozenset({hop.kind}),
     )
     denied = judge(query, rule)
     changes: tuple[Edit, ...] | str = ()

@@ -12,12 +12,11 @@ import posixpath
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Annotated, NoReturn
-
-from pydantic import Field
+from typing import NoReturn
 
 from safeser.policy.source.faults import UndefinedName, fault, shown
-from safeser.policy.source.fields import Distinct, Listed, Reading, Strict, stated
+from safeser.policy.source.fields import Strict, stated
+from safeser.policy.source.forms import FLAG, TEXT, Either, Listed, Reading
 from safeser.policy.source.loader import Document
 from safeser.policy.source.scope import Scope
 
@@ -53,26 +52,19 @@ class ConfinedModel(Strict):
     """
 
     # Each is a rule of the kernel, which compares every path that is opened with all of them.
-    read: Annotated[Distinct[str], Field(max_length=64)] = ()
+    read: tuple[str, ...] = stated(Listed(TEXT, once=True, most=64), default=(), spelled=[])
     """Folders and files that it may read, as absolute paths."""
-    write: Annotated[Distinct[str], Field(max_length=64)] = ()
+    write: tuple[str, ...] = stated(Listed(TEXT, once=True, most=64), default=(), spelled=[])
     """Folders that it may write to, as absolute paths."""
-    execute: bool = False
+    execute: bool = stated(FLAG, default=False)
     """Whether it may start programs."""
     connect: str = stated(
-        Reading(str, _connect, lambda made: {**made, "enum": list(CONNECT_WORDS)}),
+        Reading(TEXT, _connect, lambda made: {**made, "enum": list(CONNECT_WORDS)}),
         default="cluster",
         spelled="cluster",
     )
     """`cluster`: TCP to `ports`, and no other socket; or `any`."""
-    ports: (
-        Annotated[
-            tuple[str | int, ...],
-            Listed,
-            Field(min_length=1, max_length=64),
-        ]
-        | None
-    ) = None
+    ports: tuple[str | int, ...] | None = stated(Listed(Either(), least=1, most=64), default=None)
     """Ports of its cluster, which it may listen at and connect to: 8786, or `9000-9099`."""
 
 

@@ -63,12 +63,12 @@ def observing(written: Compiled, principals: Collection[str]) -> Compiled:
     code = {
         "serializers": families,
         "deserializers": families,
-        "pickle": PickleModel.model_construct(profile=PROFILES, allow=tuple(allow.values())),
+        "pickle": PickleModel(profile=PROFILES, allow=tuple(allow.values())),
         "types": frozenset().union(*(rule.types for rule in rules)),
         "operations": NAMES,
     }
     found: list[Rule] = []
-    rest = Rule.model_construct(name="*", senders=listed, recipients=listed)
+    rest = Rule(name="*", senders=listed, recipients=listed)
     for rule in (*rules, rest):
         senders, recipients = rule.senders & listed, rule.recipients & listed
         for some, more in ((recipients & taking, code), (recipients - taking, {})):
@@ -78,7 +78,7 @@ def observing(written: Compiled, principals: Collection[str]) -> Compiled:
                 # No context of a file has such a name.
                 name = f"observe:{rule.name}{'' if more else ':data'}"
                 grants = more or _data(rule, submission)
-                found.append(rule.model_copy(update={"name": name, **same, **place, **grants}))
+                found.append(rule.replaced(**{"name": name, **same, **place, **grants}))
         if UNKNOWN in rule.senders | rule.recipients:
             found.append(rule)
     return Compiled(found, listed, own=written.own)

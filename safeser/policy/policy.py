@@ -122,7 +122,7 @@ class Policy:
             sha256=read.sha256,
             source=read.source,
             principals=MappingProxyType(principals),
-            limits=Limits(**model.limits.model_dump(exclude_none=True)),
+            limits=Limits(**{name: n for name, n in vars(model.limits).items() if n is not None}),
             roster=Roster(
                 RosterEntry(key, name, KeyState.ACTIVE, datetime.date.min, "listed in the policy")
                 for name, principal in principals.items()

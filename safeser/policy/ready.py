@@ -14,8 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from safeser.errors import ConfigError
-from safeser.identity.edit import locked
-from safeser.identity.files import Kept, load, replace_file, require_ended
+from safeser.identity.files import Kept, load, locked, replace_file, require_ended
 from safeser.identity.paths import Cause, Unfit
 from safeser.policy.source.extends import Text, document
 from safeser.policy.source.faults import did_you_mean, fault, shown

@@ -26,10 +26,8 @@ PROFILES = ("data", "numpy", "pandas", "scipy", "sklearn", "exceptions", "functi
 #: Profiles that listed functions and classes of Dask, NumPy and pandas for graphs.
 RETIRED_PROFILES = frozenset({"dask-graph", "dask-tasks"})
 
-#: What a scheduler says when a client renewed the statement of a graph, to workers that have tasks
-#: of it; and all that it says of tasks to workers.
-RENEWED = "statement-renewed"
-HANDING = frozenset({COMPUTE, RENEWED})
+#: All that a scheduler says of tasks to workers.
+HANDING = frozenset({COMPUTE})
 
 #: The operations by which a sender reads values of others from the recipient, or has them used.
 READING = GROUPS["actors"] | {SUBMIT, "gather", "get_data", "publish_put", "shuffle_receive"}
@@ -44,7 +42,7 @@ CODE_OPERATIONS = GROUPS["run"] | GROUPS["plugins"] | GROUPS["files"] | GROUPS["
 #: actor's calls take data, in the session of their caller.
 SIGNED_OPERATIONS = PARTS["worker-run"] | PARTS["worker-plugins"] | GROUPS["actors"]
 
-#: What sealed calls pass by: graphs, tasks, renewals of their statements, requests that carry code
+#: What sealed calls pass by: graphs, tasks, requests that carry code
 #: to workers, what relays those, and replies, which name no operation.
 SEALED_IN: frozenset[str | None] = frozenset(
     {"broadcast", "proxy", None, *PARTS["worker-run"], *PARTS["worker-plugins"]}

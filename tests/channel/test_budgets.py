@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import pickle
 from pathlib import Path
 
 import pytest
 
-from safeser.channel.admitted import MessageBudgets
+from safeser.channel.admitted import MessageBudgets, Unverified
 from safeser.errors import SafeserError
 from safeser.gate.values import Kind, Limits
 
@@ -66,17 +65,11 @@ def test_nor_does_one_message_that_is_looked_at_twice(arrives, reads):
     assert reads(arrives(), FEW) is None
 
 
-class Message:
-    pass
-
-
-def test_a_budget_lives_as_long_as_its_message():
-    budgets = MessageBudgets(Limits())
-    one, two = Message(), Message()
-    first = budgets.of(one)
-    assert budgets.of(two) is not first
-    assert budgets.of(one) is first
-    assert len({id(each) for each in first}) == 3  # reading takes nothing from loading
-    del one
-    gc.collect()
-    assert len(budgets._of) == 1
+def test_the_elements_of_one_message_share_its_budgets(arrives):
+    for one, two in ((arrives(), arrives()), [Unverified((), b"", at) for at in range(2)]):
+        first = MessageBudgets.of(one, Limits())
+        assert MessageBudgets.of(two, Limits()) is not first
+        assert MessageBudgets.of(one, Limits(max_memory=1)) is first
+        # Reading takes nothing from loading.
+        assert len({id(each) for each in (first.reading, first.checking, first.loading)}) == 3
+        assert first.loading is first.loading

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safeser.channel.records import _CONTEXTS_MAX
+from safeser.channel.records import CONTEXTS_MAX
 from safeser.gate.values import Context, Kind
 
 
@@ -19,12 +19,12 @@ def test_the_same_context_is_made_once(ann):
 
 
 def test_a_caller_with_many_operations_does_not_grow_a_link(ann):
-    for number in range(3 * _CONTEXTS_MAX):
+    for number in range(3 * CONTEXTS_MAX):
         name = f"operation-{number}"
         assert ann.inbound(Kind.DATA, name) == Context(
             "bea", "ann", Kind.DATA, name, transport="library"
         )
-        assert len(ann._contexts) <= _CONTEXTS_MAX
+        assert len(ann._contexts) <= CONTEXTS_MAX
 
 
 def test_a_context_that_cannot_be_is_not_kept(ann):

@@ -16,7 +16,8 @@ import pytest
 
 from safeser.errors import ConfigError
 from safeser.gate.key_pairs import PublicKey
-from safeser.identity import Identity, KeyState, Roster, RosterEntry, RosterFile, today
+from safeser.identity import Identity, KeyState, Roster, RosterEntry, today
+from safeser.identity.edit import RosterFile
 
 POLICY = """
 safeser: 1
@@ -320,7 +321,7 @@ def test_a_roster_that_cannot_be_changed_stays(command, keys, monkeypatch, fault
     if fault == "nonsense":
         (keys / "roster").write_text("nonsense\n" + (keys / "roster").read_text())
     elif fault == "locked":
-        monkeypatch.setattr("safeser.identity.edit._PAUSE", 0.0)
+        monkeypatch.setattr("safeser.identity.files._PAUSE", 0.0)
         fcntl.flock(handle, fcntl.LOCK_EX)
     else:
         call = "safeser.identity.files.write_new" if fault == "full" else "pathlib.Path.replace"

@@ -173,7 +173,7 @@ def test_check_loses_no_edit_of_another_operator(policy, tmp_path, monkeypatch, 
     if edited:
         monkeypatch.setattr(files, "write_new", meanwhile)
     else:
-        monkeypatch.setattr("safeser.identity.edit._PAUSE", 0.0)
+        monkeypatch.setattr("safeser.identity.files._PAUSE", 0.0)
         fcntl.flock(handle, fcntl.LOCK_EX)
     ended = policy("check --fix p.yaml")
     os.close(handle)

@@ -263,7 +263,7 @@ class Net:
                 comm.abort()
 
         members = {"__module__": "distributed.x", "handle": handle}
-        kept = {"data": {}, "state": SimpleNamespace(actors={})}  # as a worker has them
+        kept = {"data": {}, "state": SimpleNamespace(actors={}), "nanny": None}  # as of a worker
         server = type(name, (), members | kept)()
         listener = await listen(address, server.handle, deserialize=deserialize)
         try:

@@ -6,7 +6,6 @@ does by itself, and speak ``tcp://``, which the whole list closes.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -94,24 +93,15 @@ Comm.register(Peer)
 
 def asked(server: Any, handlers: Any, comm: Any, name: str, **request: Any) -> Any:
     """Return what *server* says to *request*, as it does where it reads from *comm*."""
-    known, unchecked = servers.served(server), None
+    known = servers.served(server)
     handler = handlers[name]
     call = partial(handler, comm) if _expects_comm(handler) else handler
     try:
         if known is not None and getattr(comm, "link", None) is not None:
-            unchecked = require_authority(known, server, comm, {"op": name, **request})
+            require_authority(known, server, comm, {"op": name, **request})
     except PolicyDenied as error:
         return error_reply(error)
-    return call(**request) if unchecked is None else _asked_later(unchecked, call, request)
-
-
-async def _asked_later(unchecked: Any, call: Any, request: dict[str, Any]) -> Any:
-    try:
-        await unchecked
-    except PolicyDenied as error:
-        return error_reply(error)
-    said = call(**request)
-    return await said if asyncio.iscoroutine(said) else said
+    return call(**request)
 
 
 def undo(patch: Patch) -> None:

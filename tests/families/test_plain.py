@@ -6,6 +6,7 @@ import struct
 import tracemalloc
 import types
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -130,6 +131,73 @@ def test_changed_bytes_give_a_value_or_one_error(value, data):
         repr(plain.decode(good))
 
 
+def outcome(data):
+    try:
+        value, left = plain.decode_counted(data, limits=Limits(), room=1 << 27)
+    except PayloadError:
+        return None
+    return left, list(walked(value))
+
+
+def walked(value):
+    """Yield what tells *value* from others: types and texts of all that it holds, in order."""
+    yield type(value)
+    if isinstance(value, (list, tuple, dict, set, frozenset)):
+        for inner in value:
+            yield from walked(inner)
+            if isinstance(value, dict):
+                yield from walked(value[inner])
+    else:
+        yield repr(value)
+
+
+HOSTILE = [
+    b"\xc7\x00\x01", b"\xc7\x00\x02", b"\xc8\x00\x00\x03", b"\xd6\xff", b"\xc7\x0c\xff", b"\xc1",
+    b"\xdd\x00\x00\x00\x02", b"\xdf\xff\xff\xff\xff", b"\xc9\xff\xff\xff\xff", b"\x91", b"\xc3",
+    b"\xa1\xff", b"\x81\x90",
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@given(values, st.data())
+def test_what_is_read_at_once_is_read_by_parts(value, data):
+    good = plain.encode(value)
+    at = data.draw(st.integers(0, len(good)))
+    cut = data.draw(st.integers(0, 4))
+    bad = good[:at] + data.draw(st.sampled_from([b"", *HOSTILE])) + good[at + cut :]
+    with pytest.MonkeyPatch.context() as patch:
+        for each in (good, bad):
+            at_once = outcome(each)
+            patch.setattr(plain, "_PIECE", 40)
+            assert outcome(each) == at_once
+            patch.undo()
+
+
+@given(values)
+def test_msgpack_reads_the_same(value):
+    """Not marks, larger integers and surrogates, of which msgpack knows nothing."""
+
+    def as_msgpack(inner):
+        if type(inner) is dict:
+            return [(as_msgpack(key), as_msgpack(item)) for key, item in inner.items()]
+        mark = {tuple: [(1, b"")], set: [(2, b"")], frozenset: [(3, b"")], list: []}.get(
+            type(inner)
+        )
+        if mark is not None:
+            return [*mark, *map(as_msgpack, inner)]
+        return inner
+
+    def extended(code, body):
+        if code == 4:
+            return int.from_bytes(body, "big", signed=True)
+        return body.decode("utf-8", "surrogatepass") if code == 5 else (code, body)
+
+    read = msgpack.unpackb(
+        plain.encode(value), ext_hook=extended, object_pairs_hook=list, strict_map_key=False
+    )
+    assert list(walked(read)) == list(walked(as_msgpack(value)))
+
+
 @given(values)
 def test_every_prefix_and_trailing_byte_is_refused(value):
     good = plain.encode(value)
@@ -149,15 +217,22 @@ def test_every_prefix_and_trailing_byte_is_refused(value):
         (b"\xc7\x00\x01", "families.extension"),  # the mark of a tuple, outside of an array
         (b"\x92\xc7\x00\x09\x01", "families.extension"),
         (b"\x92\x01\xc7\x00\x01", "families.extension"),
-        (b"\xd6\xff\x00\x00\x00\x00", "families.msgpack"),  # msgpack's own timestamp
+        (b"\xd6\xff\x00\x00\x00\x00", "families.extension"),  # msgpack's own timestamp
         (b"\xc7\x04\xff\x00\x00\x00\x00", "families.extension"),
+        *((before + b"\xd7\xff" + bytes(8), "families.extension")
+          for before in (b"\x91", b"\x92\xc7\x00\x03", b"\x81\x01", b"\x91\x81\xa0")),
+        (b"\x81\xd7\xff" + bytes(8) + b"\x01", "families.extension"),
+        (b"\x81\xc7\x00\x01\x01", "families.extension"),
+        (b"\x81\xa0\xc7\x00\x02", "families.extension"),
+        (b"\x92\xc7\x00\x02\xc7\x00\x02", "families.extension"),
         (b"\x82\x01\x01\x01\x02", "families.duplicate-key"),
         (b"\x82\x01\x01\xc3\x02", "families.duplicate-key"),  # 1 and True are one key
         (b"\x93\xc7\x00\x02\x01\x01", "families.duplicate-key"), (b"\x81\x90\x01", "families.key"),
         (b"\x92\xc7\x00\x02\x90", "families.key"), (b"\xdd\xff\xff\xff\xff", "families.count"),
         (b"\xdf\xff\xff\xff\xff" + b"\x01" * 100, "families.count"),
         (b"\xdb\xff\xff\xff\xff", "families.truncated"),
-        (b"\xc9\xff\xff\xff\xff\x04", "families.truncated"),
+        (b"\xc9\xff\xff\xff\xff\x04", "families.extension"),  # a length that msgpack takes for 0
+        (b"\x91\xc9\xff\xff\xff\xff", "families.extension"),
         (plain.encode({((1 << 61) - 1) * (1 << 70) * n: None for n in range(1, 200)}),
          "families.hash-flood"),
     ],
@@ -226,6 +301,12 @@ def test_values_take_no_more_memory_than_they_count_and_a_little_for_each_byte(n
     assert room - left <= 144 * len(data)
     # The writer counts what it wrote as the reader did.
     assert plain.encode_counted(value, limits=Limits(), room=room)[1] == left
+    # What has just that much is read; with a byte less it is refused.
+    again = plain.decode_counted(data, limits=Limits(), room=room - left)
+    assert again[1] == 0
+    assert same(list(again[0]), list(value))
+    with pytest.raises(PayloadError, match="more memory"):
+        plain.decode_counted(data, limits=Limits(), room=room - left - 1)
 
 
 RUNS = [None, True, 1, -(1 << 63), (1 << 64) - 1, 1.5, "x", "y" * 70_000] * 3

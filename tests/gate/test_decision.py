@@ -27,7 +27,7 @@ from safeser.gate.values import (
 from tests.draws import draws
 
 NAMES = ("a", "b", "eve", "unknown", "any", "*", None)
-OPERATIONS = ("update-graph", "renew-statement", "compute-task", "run", "invented", "?", "*", None)
+OPERATIONS = ("update-graph", "compute-task", "run", "invented", "?", "*", None)
 LISTED = ("msgpack", "error", "dask", "pickle", "cloudpickle", "sealed", "own")
 ASKED = (*LISTED, "invented", "?", "*", "", None, 5)
 

@@ -221,27 +221,13 @@ def test_what_a_connection_becomes() -> None:
     }
 
 
-def test_a_client_hands_over_graphs_and_what_keeps_them_valid() -> None:
+def test_a_client_hands_over_graphs() -> None:
     tasks = {(o.server.value, o.name) for o in OPERATIONS if o.kind is Kind.TASK}
     assert tasks == {
         ("scheduler", "update-graph"),
-        ("scheduler", "renew-statement"),
         ("scheduler", "get_runspec"),
         ("worker", "compute-task"),
-        ("worker", "statement-renewed"),
     }
-
-
-def test_renewals_are_plain_data_on_streams_and_no_handler_of_dask_s_sees_them() -> None:
-    said = row(Server.SCHEDULER, Channel.STREAM, "renew-statement")
-    passed_on = row(Server.WORKER, Channel.STREAM, "statement-renewed")
-    assert said.streams == {"client-stream"}
-    assert passed_on.streams == {"worker-stream"}
-    # Granted by the groups of what they keep valid.
-    assert said.group == row(Server.SCHEDULER, Channel.STREAM, "update-graph").group
-    assert passed_on.group == row(Server.WORKER, Channel.STREAM, "compute-task").group
-    for each in (said, passed_on):
-        assert (dict(each.fields), set(each.takes), each.inline) == ({}, {"statement"}, True)
 
 
 def test_rows_cannot_be_changed() -> None:

@@ -26,7 +26,6 @@ OPERATIONS_ASKED = (
     "run",
     "gather",
     "compute-task",
-    "renew-statement",
     "UPDATE-GRAPH",
     "",
     "no-such",
@@ -38,7 +37,7 @@ LISTABLE = ("dask", "pickle", "cloudpickle", "frames")
 DAY = "2026-03-15"
 DATES = ("2026-03-14", "2026-03-15", "2026-06-30")
 
-GRANTED = ("basic", "diagnose", "run", "gather", "compute-task", "worker-run", "renew-statement")
+GRANTED = ("basic", "diagnose", "run", "gather", "compute-task", "worker-run")
 
 
 def some(values: Any, most: int) -> st.SearchStrategy[list[Any]]:

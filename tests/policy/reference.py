@@ -15,9 +15,9 @@ from safeser.operations.groups import PARTS
 
 BUILT_IN = ("msgpack", "error", "dask", "pickle", "cloudpickle", "sealed")
 DATA = ("msgpack", "error", "dask")  # families that cannot reach code
-SUBMITTING = ("update-graph", "renew-statement")
+SUBMITTING = ("update-graph",)
 SEALED_IN = (
-    *(None, *SUBMITTING, "compute-task", "statement-renewed", "broadcast", "proxy"),
+    *(None, *SUBMITTING, "compute-task", "broadcast", "proxy"),
     *PARTS["worker-run"],
     *PARTS["worker-plugins"],
 )

@@ -138,7 +138,7 @@ def subset(values: frozenset[object]) -> st.SearchStrategy[frozenset[object]]:
 
 
 RULES = st.builds(
-    Rule.model_construct,
+    Rule,
     name=st.just("x"),
     senders=subset(frozenset("ab")),
     recipients=subset(frozenset("ab")),

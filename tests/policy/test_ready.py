@@ -253,7 +253,7 @@ def test_what_needs_code_on_the_scheduler_is_granted_to_nobody() -> None:
         assert not operations(policy, name, "scheduler") & needs
         assert policy.grant(Context(name, "scheduler", Kind.CONTROL)).submission != "code"
     tasks = policy.grant(Context("scheduler", "worker", Kind.TASK, "compute-task"))
-    assert tasks.operations == {"compute-task", "statement-renewed"}
+    assert tasks.operations == {"compute-task"}
 
 
 def test_a_key_out_of_the_sandbox_registers_no_worker() -> None:

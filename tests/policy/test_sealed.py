@@ -19,11 +19,6 @@ GRANT = "  operations: {grant: [update-graph, compute-task]}\n"
 SAID = "  submission: sealed\n"
 GRAPH = Context("a", "b", Kind.TASK, "update-graph")
 TASK = Context("a", "b", Kind.TASK, "compute-task")
-RENEWALS = (
-    "  operations: {grant: [update-graph, compute-task, renew-statement, statement-renewed]}\n"
-)
-RENEW = Context("a", "b", Kind.TASK, "renew-statement")
-RENEWED = Context("a", "b", Kind.TASK, "statement-renewed")
 
 
 def policy(rest: str, sender: str = "a") -> Policy:
@@ -40,7 +35,7 @@ def refused(rest: str, sender: str = "a") -> ConfigError:
 
 AUTHORS = (None, "a", "b", "c", "x", "unknown", 5)
 BOTH = "  serializers: [msgpack, pickle]\n  deserializers: [msgpack, pickle]\n"
-LISTED = SAID + RENEWALS + "  authors: [c]\n"
+LISTED = SAID + GRANT + "  authors: [c]\n"
 WIDE = SAID + "  operations: {grant: [basic, cluster, update-graph]}\n  authors: [c]\n"
 RUN = SAID + "  operations: {grant: [worker-run]}\n"
 RUNS = Context("a", "b", Kind.CONTROL, "run")
@@ -50,22 +45,18 @@ OTHERS = ("scatter", "gather", "get_data", "register-worker", "actor_execute")
 SIGNED = [
     (LISTED, GRAPH, {None, "a", "c"}, "author.relayed"),
     (LISTED, TASK, {"c"}, "author.relayed"),
-    (LISTED, RENEW, {None, "a", "c"}, "author.relayed"),
-    (LISTED, RENEWED, {"c"}, "author.relayed"),
     # Without authors no task passes: a scheduler's own signature counts for nothing.
-    (SAID + RENEWALS, GRAPH, {None, "a"}, "author.relayed"),
-    (SAID + RENEWALS, TASK, set(), "author.relayed"),
+    (SAID + GRANT, GRAPH, {None, "a"}, "author.relayed"),
+    (SAID + GRANT, TASK, set(), "author.relayed"),
     # A user hands over what it signed itself, until authors are listed.
     (RUN, RUNS, {None, "a"}, "author.relayed"),
     (RUN + "  authors: [b]\n", RUNS, {"b"}, "author.relayed"),
-    (SAID + GRANT, RENEW, set(), "operation.not-granted"),
-    (SAID + GRANT, RENEWED, set(), "operation.not-granted"),
-    # Who may submit nothing renews nothing, and no other word lets sealed calls through.
-    (RENEWALS, RENEW, set(), "submission.none"),
+    # No other word lets sealed calls through.
+    (GRANT, GRAPH, set(), "submission.none"),
     (GRANT, TASK, set(), "context.family"),
     *(
-        (f"  submission: code\n{BOTH}{RENEWALS}", each, set(), "context.family")
-        for each in (GRAPH, TASK, RENEW)
+        (f"  submission: code\n{BOTH}{GRANT}", each, set(), "context.family")
+        for each in (GRAPH, TASK)
     ),
     # A sealed call passes in no other operation.
     *(

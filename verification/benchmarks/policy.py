@@ -35,7 +35,7 @@ def large_table() -> tuple[Compiled, list[Context]]:
     """Return a table of :data:`CONTEXTS` contexts and a question that each of them decides."""
     names = [f"user-{number}" for number in range(PEOPLE)]
     rules = [
-        Rule.model_construct(
+        Rule(
             name=f"context-{number}",
             senders=frozenset(names[2 * number : 2 * number + 2]),
             recipients=frozenset({"scheduler"}),

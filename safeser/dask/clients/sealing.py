@@ -1,17 +1,11 @@
-"""Sign the graphs that a client submits; renew their statements.
+"""Sign the graphs that a client submits, and keep which of them its futures need.
 
-The one rule: a client signs anew only what it submitted itself, and only while it holds a future
-of that graph, or of one that was submitted later and needs it. A graph of which all futures were
-released is forgotten.
-
-While no statement is due, each check costs two comparisons.
+The one rule: a client signs what its user submits, written out anew for each submission. A graph of
+which all futures were released is forgotten.
 """
 
 from __future__ import annotations
 
-import logging
-import math
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 from uuid import uuid4
@@ -22,7 +16,6 @@ from dask.tokenize import tokenize
 from dask.typing import no_default
 from distributed.client import Client, Future
 from distributed.protocol.serialize import Serialized, ToPickle
-from tornado.ioloop import PeriodicCallback
 
 from safeser import pickles
 from safeser.channel import Channel, Link
@@ -33,11 +26,11 @@ from safeser.dask.sealed.definitions import Definitions
 from safeser.dask.sealed.form import SCALARS
 from safeser.dask.sealed.graph import is_sealed, without_functions, write_out
 from safeser.dask.sealed.node import same
-from safeser.dask.sealed.statement import RENEWED_AFTER, SignedStatement
-from safeser.errors import ConfigError, PolicyDenied
+from safeser.dask.sealed.statement import SignedStatement
+from safeser.errors import PolicyDenied
 from safeser.families.registered.dispatch import functions
 from safeser.families.registry import registry
-from safeser.gate.decision import RENEW, SUBMIT
+from safeser.gate.decision import SUBMIT
 from safeser.gate.values import SEALED, Grant, Kind
 from safeser.identity import Identity
 from safeser.pickles.stock import load_code
@@ -47,20 +40,9 @@ __all__ = ["Sealing", "TaskClient", "grant_of"]
 #: Span metadata that ``submit`` and ``map`` attach to every graph. As plain data it is no payload.
 _OF_FUTURES = ToPickle({"collections": [{"type": "Future"}]})
 
-logger = logging.getLogger("safeser.dask")
-
 _CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
 #: Levels of containers in which own classes are looked for.
 _DEEPEST = 20
-
-#: Seconds between two checks whether a statement is due.
-_EVERY = 60
-
-#: Statements that one look renews at most: signing takes 60 microseconds each on the client's loop.
-_AT_ONCE = 500
-
-#: Seconds until the next attempt where this client cannot sign at all.
-_LATER = 3600
 
 
 class Sealing(FutureReuse):
@@ -71,8 +53,6 @@ class Sealing(FutureReuse):
     def begin_to_keep(self) -> None:
         # Not super(): a worker's client becomes one of these once it has all that they have.
         FutureReuse.begin_to_keep(self)
-        self._due = math.inf
-        self._signer: Any = None
         #: What was scattered by a task, by key: the state of its future, a copy, and its pickle.
         self._scattered: dict[Any, tuple[Any, DataNode, bytes]] = {}
 
@@ -104,7 +84,7 @@ class Sealing(FutureReuse):
         if actors is not None and not isinstance(actors, bool):
             actors = list(self._expand_key(actors))  # type: ignore[attr-defined]  # of Dask's client
         named: set[Any] = set()
-        self._call.named, self._call.signer = named, identity.verifying
+        self._call.named = named
         held = []
         for key, each in self._scattered.copy().items():  # another thread may scatter or release
             if each[0] is self.futures.get(key):
@@ -195,80 +175,22 @@ class Sealing(FutureReuse):
                     del msg[name]
         super()._send_to_scheduler(msg)
 
-    def _look_for_due(self) -> None:
-        """Have the client's loop, which runs this, renew statements from now on."""
-        callback = PeriodicCallback(self._renew_statements, _EVERY * 1000)
-        self._periodic_callbacks["renew-statements"] = callback  # type: ignore[attr-defined]  # of Dask's client, which stops it
-        callback.start()
-
     def graphs_behind(self, key: Any) -> frozenset[bytes]:
         """Return the ids of the signed graphs that a future of *key*, if one is held, may need."""
         stated = [each.stated for each in self._kept.graphs_of([key], self.futures)]
-        signed = (SignedStatement.parse(each.packed) for each in _with_needs(stated))
-        return frozenset(each.statement.graph for each in signed)
+        return frozenset(each.graph for each in _with_needs(stated))
 
     def _stated(self, graph: Serialized) -> Stated | None:
-        """Return the statement of *graph*, which was sent, with those of the graphs it needs."""
+        """Return the id of *graph*, which was sent, with those of the graphs that it needs."""
         if not is_sealed(graph):
             return None
-        identity = self._identity()
-        if identity is None:
-            return None
-        signer = self._call.signer
-        # Of a key that was replaced while the graph was written out, at once.
-        due = time.time() + RENEWED_AFTER if signer == identity.verifying else 0.0
         needs = {
             id(each.stated): each.stated
             for each in self._kept.graphs_of(self._call.named, self.futures)
             if each.stated is not None
         }
-        self._due = min(self._due, due)
-        self._signer = self._signer or identity.verifying
-        packed = bytes(graph.frames[0])
-        return Stated(packed, due, RENEWED_AFTER, signer, tuple(needs.values()))
-
-    def _renew_statements(self) -> None:
-        """Sign the statements anew that are due, or all of them if the signing key was replaced."""
-        identity, now = self._identity(), time.time()
-        if identity is None or self._due == math.inf:
-            return
-        if now < self._due and identity.verifying == self._signer:
-            return
-        link = self._policy_link()
-        if self.status != "running" or link is None:
-            return
-        if not link.policy.permits_operation(link.outbound(Kind.TASK, RENEW)).permitted:
-            return
-        self._due = math.inf  # what another thread submits from here on makes it earlier
-        held = list(_with_needs(each.stated for each in self._kept.held(self.futures)))
-        due = [each for each in held if each.is_due(now, identity.verifying)]
-        # First those of a key that was replaced: the others are signed by this one.
-        due.sort(key=lambda each: (each.signer == identity.verifying, each.due))
-        try:
-            for each in due[:_AT_ONCE]:
-                self._renew(each, identity, now)
-        except ConfigError as error:
-            logger.warning("The statements of submitted graphs are not renewed: %s", error)
-            self._due, self._signer = min(self._due, now + _LATER), identity.verifying
-            return
-        if len(due) > _AT_ONCE:
-            self._due = now
-        else:
-            self._due = min(self._due, min((each.due for each in held), default=math.inf))
-            self._signer = identity.verifying
-
-    def _renew(self, stated: Stated, identity: Identity, now: float) -> None:
-        """Sign the statement of *stated* anew, and send it to the scheduler.
-
-        The scheduler sends no answer. Where a key is new, a roster on the way may not list it yet,
-        so that the next attempts follow soon, each after twice the time of the last one.
-        """
-        statement = SignedStatement.parse(stated.packed).statement
-        stated.packed = statement.renewed_by(identity, now).packed
-        replaced = stated.signer != identity.verifying
-        stated.pause = _EVERY if replaced else min(2 * stated.pause, RENEWED_AFTER)
-        stated.due, stated.signer = now + stated.pause, identity.verifying
-        self._send_to_scheduler({"op": RENEW, "statement": stated.packed})
+        statement = SignedStatement.parse(bytes(graph.frames[0])).statement
+        return Stated(statement.graph, tuple(needs.values()))
 
     def _identity(self) -> Identity | None:
         """Return the identity that signs, or None while there is no session."""

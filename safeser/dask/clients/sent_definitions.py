@@ -20,7 +20,6 @@ from dask._task_spec import convert_legacy_graph
 from distributed.protocol import pickle
 
 from safeser.dask.sealed.graph import reopened
-from safeser.identity import VerifyingKey
 
 __all__ = ["Kept", "Sent", "SentGraph", "Stated", "large_buffers"]
 
@@ -35,25 +34,16 @@ class _Digest(NamedTuple):
     size: int
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Stated:
-    """The statement of a sealed graph as its author signed it last.
+    """A sealed graph that a client submitted.
 
-    :param due: when it is to be signed anew, in seconds since 1970 (UTC).
-    :param pause: seconds from the last time to that.
-    :param signer: the key that signed it.
-    :param needs: those of the graphs without whose results its tasks cannot be computed again.
+    :param graph: its id.
+    :param needs: the graphs without whose results its tasks cannot be computed again.
     """
 
-    packed: bytes
-    due: float
-    pause: float
-    signer: VerifyingKey | None
+    graph: bytes
     needs: tuple[Stated, ...]
-
-    def is_due(self, now: float, signer: VerifyingKey | None) -> bool:
-        """Tell whether it is to be signed anew at *now*, by the key *signer*."""
-        return now >= self.due or signer != self.signer
 
 
 class SentGraph:
@@ -172,11 +162,6 @@ class Kept:
         found = (self.find(key, states.get(key)) for key in keys if key in self._sent)
         graphs = (sent.graph for sent in found if sent is not None and sent.graph is not None)
         return list({id(graph): graph for graph in graphs}.values())
-
-    def held(self, states: Mapping[Any, Any]) -> list[SentGraph]:
-        """Return the graphs of which a future is held that was not cancelled."""
-        left = (key for key, sent in self._sent.copy().items() if sent.state.status != "cancelled")
-        return self.graphs_of(left, states)
 
     def keep(self, key: Any, sent: Sent) -> None:
         self.drop(key)

@@ -120,15 +120,15 @@ def _is_of_a_field(error: SafeserError) -> bool:
     return error.where == "type" or error.rule == "operation.unknown-field"
 
 
-def failed_report(kept: dict[str, Any], failure: Any, error: SafeserError) -> dict[str, Any] | None:
+def failed_report(kept: dict[str, Any], failure: Any, text: str) -> dict[str, Any] | None:
     """Return a worker's report of a failed task, or None if *kept* does not name the task.
 
     :param kept: its fields of :data:`REPORTED`.
-    :param failure: *error* as a payload, which is passed on unopened.
+    :param failure: why it failed, as a payload, which is passed on unopened, and as *text*.
     """
     if any(name not in kept for name in REPORTED[:-1]):
         return None
-    said = {"exception": failure, "exception_text": str(error)}
+    said = {"exception": failure, "exception_text": text}
     unsaid: dict[str, Any] = {
         "traceback": None,
         "traceback_text": "",

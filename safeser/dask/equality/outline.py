@@ -6,7 +6,7 @@ definition stands what its author says of it: the digest of its pickle and its c
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from dask._task_spec import GraphNode, Task, TaskRef, _execute_subgraph
 
@@ -23,30 +23,19 @@ from safeser.gate.values import Limits
 __all__ = ["Allowance", "Unopened", "is_whole", "outline", "unopened"]
 
 
-class Unopened:
+class Unopened(NamedTuple):
     """A definition that is not opened.
 
     :param canonical: its author's canonical digest of it, or :data:`NO_DIGEST`.
-    :param doubted: whether it may be the same as any other, where one has no canonical digest.
     """
 
-    __slots__ = ("canonical", "digest", "doubted")
-
-    def __init__(self, digest: bytes, canonical: bytes, *, doubted: bool = False) -> None:
-        self.digest = digest
-        self.canonical = canonical
-        self.doubted = doubted
-
-    def __hash__(self) -> int:
-        return hash(self.canonical or self.digest)  # members of two sets come in one order
+    digest: bytes
+    canonical: bytes
 
     def says_same(self, other: Unopened) -> bool:
         """Tell whether both are one definition, by the digests that their author stated."""
-        if self.digest == other.digest:
-            return True
-        if self.canonical and other.canonical:
-            return self.canonical == other.canonical
-        return self.doubted
+        same = bool(self.canonical) and self.canonical == other.canonical
+        return same or self.digest == other.digest
 
 
 #: What Dask calls for a task into which it fused others: comparisons look into it.
@@ -62,11 +51,11 @@ def is_whole(task: Sealed) -> bool:
 _WHOLE = bytes((0x92, form.DEFINITION))
 
 
-def unopened(task: Sealed, *, doubted: bool = False) -> list[Unopened]:
+def unopened(task: Sealed) -> list[Unopened]:
     """Return the definitions of *task*, in the order in which its call names them."""
     said = task.graph.canonical
     digests = task.graph.heads[task.index].digests
-    return [Unopened(each, said.get(each, NO_DIGEST), doubted=doubted) for each in digests]
+    return [Unopened(each, said.get(each, NO_DIGEST)) for each in digests]
 
 
 class Allowance:
@@ -98,15 +87,13 @@ _MOST_SPENT = 16 << 20
 _LIST = 16
 
 
-def outline(
-    task: Sealed, limits: Limits, allowance: Allowance, *, doubted: bool = False
-) -> GraphNode:
+def outline(task: Sealed, limits: Limits, allowance: Allowance) -> GraphNode:
     """Return *task* as a node of Dask's that calls what is not opened.
 
     :raises PayloadError: if its tree spells no task, or was made to be slow.
     """
     head = task.graph.heads[task.index]
-    parts = {each.digest: each for each in unopened(task, doubted=doubted)}
+    parts = {each.digest: each for each in unopened(task)}
     packed = task.graph.leaves[task.index].tree
     allowance.spend(len(packed))
     tree = Reader(limits).read(packed)

@@ -7,7 +7,6 @@ and no other payload is opened.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -23,8 +22,6 @@ from safeser.dask.messages import translate
 from safeser.dask.messages.deciding import Judged, Part, is_graph
 from safeser.dask.sealed.arrival import runnable
 from safeser.dask.sealed.node import nodes
-from safeser.dask.sealed.renewal import Current
-from safeser.dask.sealed.statement import SignedStatement
 from safeser.dask.wire.codec import substitute
 from safeser.dask.wire.fields import select
 from safeser.dask.wire.shapes import check_built
@@ -92,7 +89,7 @@ def load_part(judged: Judged, part: Part) -> Any:
     link, permitted = judged.side.link, part.permitted
     if permitted.payload.family == SEALED:
         call = link.sealed_in(permitted)
-        return runnable(link, judged.context, call, _current(judged, call.signed))
+        return runnable(link, judged.context, call)
     # Shards of a shuffle are opened here, because Dask's handler would unpickle them.
     start = perf_counter()
     value = link.load_one(permitted.inside or permitted)
@@ -114,7 +111,6 @@ def _pass_on(judged: Judged, part: Part) -> Serialized:
     if is_graph(judged.context, payload.where):
         if payload.family == SEALED:
             graph = link.sealed_in(permitted)
-            graph = replace(graph, current=_current(judged, graph.signed))
             return opened_graph.opened(nodes(graph), graph.annotations)
         if failed and payload.family == "error":
             raise _unsent(payload, link.load_one(permitted))
@@ -128,17 +124,6 @@ def _pass_on(judged: Judged, part: Part) -> Serialized:
     return Relayed(
         payload.header, list(payload.frames), author=_author(judged, payload), failed=failed
     )
-
-
-def _current(judged: Judged, signed: SignedStatement) -> Current:
-    """Return the holder of a graph's statement, in which renewals replace it.
-
-    :raises PolicyDenied: if another graph has the same id.
-    """
-    statements = judged.side.statements
-    if statements is None:  # a reply, which holds no queued tasks
-        return Current(signed)
-    return statements.of(signed)
 
 
 def _author(judged: Judged, payload: Received) -> str:

@@ -59,7 +59,6 @@ from safeser.dask.messages.states import (
 from safeser.dask.messages.states import STREAMS as STREAM_STATES
 from safeser.dask.messages.stream_identity import StreamIdentity, check_registration
 from safeser.dask.sealed.call import Sent
-from safeser.dask.sealed.renewal import Current, Statements
 from safeser.dask.sealed.value import Requests
 from safeser.dask.wire.ceilings import (
     GREETING_BOUNDS,
@@ -106,9 +105,6 @@ class Conversation:
     :param client_ids: owners of client ids, shared by all connections of one scheduler.
     :param taken: signed requests accepted so far, on all connections of one worker or nanny.
     :param registration_refused: called with the error if the peer refuses to register this process.
-    :param statements: of sealed graphs, shared by all connections of one scheduler; without it,
-        those of this connection alone.
-    :param renewed: called, from any thread, with each statement that the peer renewed.
     """
 
     _elements_type = Elements
@@ -123,14 +119,10 @@ class Conversation:
         client_ids: ClientIds | None = None,
         taken: Requests | None = None,
         registration_refused: Callable[[SafeserError], None] | None = None,
-        statements: Statements | None = None,
-        renewed: Callable[[Current], None] | None = None,
     ) -> None:
         self.link = link
         self.server = server
         self._is_in(State.ASKER_GREETING if server is None else State.SERVER_GREETING)
-        self._statements = Statements() if statements is None else statements
-        self._renewed = renewed
         self._registration_refused = registration_refused
         self._taken = taken or Requests()
         self._identity = StreamIdentity(link, client_ids or ClientIds(), here=server is not None)
@@ -196,7 +188,7 @@ class Conversation:
         requested = deserializers if self._willing is None else self._willing
         side = self._side
         if side is None or side.requested is not requested:
-            side = Side(self.link, requested, self._opens, self._taken, self._statements)
+            side = Side(self.link, requested, self._opens, self._taken)
             self._side = side
         refusals = Refusals(self.link, verified.sequence)
         self.link.refused = refusals
@@ -337,7 +329,6 @@ class Conversation:
             reads,
             identity=self._identity,
             answers_clients=writes is Server.CLIENT,
-            renewed=self._renewed,
         )
         self._bounds = None, GREETING_BOUNDS
         self.link.lasts = True
@@ -390,8 +381,7 @@ class Conversation:
                     "unexpected reply: no request is pending on this connection",
                     rule="reply.unasked",
                 )
-            # A reply holds no queued tasks, so no statement in it is renewed.
-            reply = self._built_reply(side._replace(statements=None), message, refusals)
+            reply = self._built_reply(side, message, refusals)
             require_form(asked.message, reply)
             errors: list[SafeserError] = []
             reply = translate.incoming_reply(asked.fields.encodings, reply, errors)

@@ -22,7 +22,6 @@ from safeser.dask.messages.pending import Pending
 from safeser.dask.sealed import requests
 from safeser.dask.sealed.arrival import received, require_sealed
 from safeser.dask.sealed.call import Call, Kept
-from safeser.dask.sealed.renewal import RENEWALS, Statements, require_renewal
 from safeser.dask.sealed.requests import Raw
 from safeser.dask.sealed.value import Requests
 from safeser.dask.wire.codec import PayloadRow
@@ -80,14 +79,12 @@ class Side(NamedTuple):
     :param requested: families that this side asked for; narrows what policy permits.
     :param opens: whether payloads are opened here; otherwise all but eager ones are relayed.
     :param taken: signed requests that this server has accepted; None where functions are relayed.
-    :param statements: of the known sealed graphs, for elements of a stream.
     """
 
     link: Link
     requested: Sequence[str] | None
     opens: bool = True
     taken: Requests | None = None
-    statements: Statements | None = None
 
 
 class Message(NamedTuple):
@@ -183,8 +180,6 @@ def judge_operation(
         link.permit_named(context, where="op")
         raise
     require_sealed(link, context, body, message.rows)
-    if row.name in RENEWALS and side.statements is not None:
-        require_renewal(link, context, body.get("statement"), side.statements)
     if row.plain:
         if not payloads:
             admitted = link.admit(message.verified, context, records=records)

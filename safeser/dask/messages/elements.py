@@ -7,7 +7,7 @@ ends a stream that others share.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,7 +25,6 @@ from safeser.dask.messages.deciding import (
 from safeser.dask.messages.refused import Refusals, element_instead
 from safeser.dask.messages.stream_identity import StreamIdentity
 from safeser.dask.sealed.call import Kept
-from safeser.dask.sealed.renewal import RENEWALS, Current, renewed_in
 from safeser.dask.wire.codec import MOST_STRANGE
 from safeser.dask.wire.shapes import check_fields
 from safeser.errors import AuditError, SafeserError
@@ -71,7 +70,6 @@ class Elements:
     :param stream: the state of the connection, as the table of operations names it.
     :param reads: the role of the server or client whose table describes the elements.
     :param answers_clients: whether the peer is a client, to which refused graphs are reported.
-    :param renewed: called, from any thread, with each statement that the peer renewed.
     """
 
     def __init__(
@@ -82,14 +80,12 @@ class Elements:
         *,
         identity: StreamIdentity,
         answers_clients: bool,
-        renewed: Callable[[Current], None] | None,
     ) -> None:
         self.link = link
         self.stream = stream
         self.reads = reads
         self.identity = identity
         self.answers_clients = answers_clients
-        self.renewed = renewed
         self._kept = Kept()  # definitions of sealed tasks that this side keeps
         # Decisions on elements without payloads, by their name, and the policy of all of them.
         self.known: dict[str, _Known] = {}
@@ -186,12 +182,6 @@ class Elements:
         try:
             message = element
             if judged is not None:
-                if row.name in RENEWALS:  # for which Dask has no handler
-                    assert side.statements is not None
-                    current = side.statements.renew(renewed_in(element["statement"]))
-                    if current is not None and self.renewed is not None:
-                        self.renewed(current)
-                    return None
                 message = build(judged)
             takes_code = partial(self._takes_code, side)
             message = translate.incoming_element(
@@ -214,6 +204,7 @@ class Elements:
         self, row: Operation, element: dict[str, Any], error: SafeserError, refusals: Refusals
     ) -> dict[str, Any] | None:
         """Note the refusal of *element*, and return its replacement, if it has one."""
+        error.without_frames()  # what is told of it says nothing of this process's own code
         if self.answers_clients and element["op"] == "update-graph":
             refusals.note_graph(element, error)
             return None
@@ -235,7 +226,7 @@ class Elements:
 
     def keep(self, row: Operation, judged: Judged, policy: Policy) -> None:
         """Keep the admission of *judged* if it was under *policy* and needs no authority."""
-        if not (row.plain and judged.admitted.is_plain and is_alone(row)) or row.name in RENEWALS:
+        if not (row.plain and judged.admitted.is_plain and is_alone(row)):
             return
         if policy is not self._under:
             self.known, self._under = {}, policy

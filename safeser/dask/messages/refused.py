@@ -46,7 +46,7 @@ class Refusals:
     def __init__(self, link: Link, message: int | None = None) -> None:
         self._link = link
         self._message = message
-        self._failures: dict[SafeserError, Any] = {}
+        self._failures: dict[SafeserError, tuple[Any, str]] = {}
         self._shared: dict[tuple[str, bool], SafeserError] = {}
         self._graphs: GraphFailures | None = None
         self.count = self.single = 0
@@ -74,7 +74,7 @@ class Refusals:
                 self._context(about),
                 error,
                 message=self._message,
-                task=task_of(about).get("task", ""),
+                task=task_of(about).get("task", "") if self.count <= SINGLE_REFUSALS else "",
             )
 
     def told(self, error: SafeserError) -> SafeserError:
@@ -94,11 +94,11 @@ class Refusals:
             self._link.attribute(told)
         return told
 
-    def failure(self, error: SafeserError) -> Any:
-        """Return *error*, which is told of one or of many, as a payload."""
+    def failure(self, error: SafeserError) -> tuple[Any, str]:
+        """Return *error*, which is told of one or of many, as a payload and as text."""
         failure = self._failures.get(error)
         if failure is None:
-            failure = refused(error, self._link.local, failed=False)
+            failure = refused(error, self._link.local, failed=False), str(error)
             if self.count >= SINGLE_REFUSALS:
                 self._failures[error] = failure
         return failure
@@ -138,7 +138,7 @@ def element_instead(
             return substitutes.for_element(row.server, kept, error)
     # The report is unusable, but clients wait for the task, so it is reported as failed.
     named = {name: element[name] for name in substitutes.REPORTED if name in element}
-    return substitutes.failed_report(sound(row, named), refusals.failure(error), error)
+    return substitutes.failed_report(sound(row, named), *refusals.failure(error))
 
 
 class GraphFailures:

@@ -42,7 +42,6 @@ def _client_of_task(stock: Callable[..., Any], worker: Any, *args: Any, **kwargs
         TaskClient.begin_to_keep(client)
         client.__class__ = TaskClient
         client._stream_handlers["task-erred"] = client._handle_task_erred
-        client.loop.add_callback(client._look_for_due)
     return client
 
 

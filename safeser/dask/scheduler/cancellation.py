@@ -1,9 +1,8 @@
 """Cancel tasks with ``force``, where other clients want them, and those of retired principals.
 
-The one rule: ``force`` cancels tasks that clients of the canceller's own principal want, and no
-other client. Dask lets every client cancel every key by it, with all that depends on that key, so
-that a client without submission could end all work. A principal that may restart the cluster could
-do so anyway.
+The one rule: a client cancels what no other client wants, with ``force`` as without. Dask lets
+every client cancel every key by it, with all that depends on that key, so that a client without
+submission could end all work. A principal that may restart the cluster could do so anyway.
 
 Dask's scheduler also reports cancelled keys to all clients. A client whose graph is on its way
 holds a future that the scheduler does not know yet: another client that submitted and cancelled
@@ -78,8 +77,10 @@ class Cancellation(Part):
         if client not in scheduler.clients:
             return
         if force and link is not None:
-            restart = link.policy.permits_operation(link.inbound(Kind.CONTROL, "restart"))
-            keys = keys if restart.permitted else self._own(link, keys)
+            restart = link.inbound(Kind.CONTROL, "restart")
+            force = bool(link.policy.permits_operation(restart).permitted)
+            if not force:
+                self._note_left(link, scheduler.clients[client], keys)
         cancelled = self._cancelled(keys, scheduler.clients[client], force=force)
         wanting = {client}
         if force:
@@ -109,47 +110,20 @@ class Cancellation(Part):
                 ahead += each.dependents
         return list(found)
 
-    def _own(self, link: Link, keys: Collection[Any]) -> list[Any]:
-        """Return those of *keys* that are wanted by the principal behind *link* alone."""
+    def _note_left(self, link: Link, client: Any, keys: Collection[Any]) -> None:
+        """Record that other clients want some of *keys*, which *client* may not cancel for them."""
         tasks = self._server.tasks
         there = [tasks[key] for key in keys if key in tasks]
-        verdicts: dict[TaskState, bool] = {}
-        own = [task for task in there if self._is_own(task, link.peer, verdicts)]
-        if len(own) < len(there):
+        left = sum(not {client}.issuperset(task.who_wants or ()) for task in there)
+        if left:
             # One record for all: a message can name a million keys.
             error = PolicyDenied(
-                f"{len(there) - len(own)} of {len(there)} keys to cancel are wanted by others",
+                f"{left} of {len(there)} keys to cancel are wanted by others",
                 rule=RULE,
                 fix="Cancel without force=True, or as a principal that may restart the cluster.",
             )
             logger.warning("Refused from %s: %s", link.peer, error)
             link.note_refusal(link.inbound(Kind.ADMIN, "cancel-keys"), error, where="keys")
-        return [task.key for task in own]
-
-    def _is_own(self, task: TaskState, principal: str, verdicts: dict[TaskState, bool]) -> bool:
-        """Tell whether no other principal wants *task* or a task that is cancelled with it.
-
-        :param verdicts: of this message, so that no task is checked for each key that it needs.
-        """
-        ahead = [task]
-        begun: set[TaskState] = set()
-        while ahead:
-            each = ahead[-1]
-            if each in verdicts:
-                ahead.pop()
-            elif each in begun:
-                verdicts[each] = all(verdicts.get(one, True) for one in each.dependents or ())
-                ahead.pop()
-            elif any(
-                # What queues, variables and datasets hold, is its submitter's.
-                (self._owners.of_client(one.client_key) or self._owners.of(each)) != principal
-                for one in each.who_wants or ()
-            ):
-                verdicts[each] = False
-            else:
-                begun.add(each)
-                ahead += [one for one in each.dependents or () if one not in begun]
-        return verdicts[task]
 
     # --- principals that were retired ------------------------------------------------------------
 

@@ -15,8 +15,7 @@ from safeser.dask.sealed.call import Call, Kept
 from safeser.dask.sealed.form import same_key, spelling
 from safeser.dask.sealed.graph import Head, SealedGraph, barrier_plan, parse, read_statement
 from safeser.dask.sealed.node import VerifiedTask
-from safeser.dask.sealed.renewal import Current
-from safeser.dask.sealed.statement import ASK_OPERATOR
+from safeser.dask.sealed.statement import ASK_OPERATOR, SignedStatement
 from safeser.dask.sealed.verification import require_permitted, require_signed, require_signer
 from safeser.dask.sealed.writing import ACTOR
 from safeser.dask.wire.codec import PayloadRow
@@ -196,23 +195,21 @@ def _require_place(head: Head, body: Any, limits: Limits) -> None:
         )
 
 
-def runnable(link: Link, context: Context, call: Call, current: Current) -> VerifiedTask:
+def runnable(link: Link, context: Context, call: Call) -> VerifiedTask:
     """Return an admitted task as Dask's worker runs it.
 
     Before it runs it is asked again whether its author may: keys and policy may have changed.
-
-    :param current: the statement of its graph, which may be renewed while the task waits.
     """
-    still = partial(_require_valid, link, context, current)
+    still = partial(_require_valid, link, context, call.signed)
     task = VerifiedTask(call, link.policy.limits, still)
     if call.head.dependencies:
         task.prepare()
     return task
 
 
-def _require_valid(link: Link, context: Context, current: Current) -> None:
+def _require_valid(link: Link, context: Context, signed: SignedStatement) -> None:
     try:
-        author = require_signed(current.signed, link.channel, scheduler=link.peer)
+        author = require_signed(signed, link.channel, scheduler=link.peer)
         if context.operation is not None:  # in a reply, this principal's own
             require_permitted(link, context, author)
             require_signer(link, author, Kind.TASK, "run_spec")

@@ -29,7 +29,6 @@ from safeser.dask.sealed.definitions import DIGEST_SIZE, NO_DIGEST, Definitions,
 from safeser.dask.sealed.form import is_key, key_elements
 from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
 from safeser.dask.sealed.opening import open_task, under
-from safeser.dask.sealed.renewal import Current
 from safeser.dask.sealed.statement import (
     GRAPH_ID_SIZE,
     LIFETIME,
@@ -87,7 +86,7 @@ class Head:
 class SealedGraph:
     """A graph whose statement covers all of its tasks; that it is signed is verified elsewhere.
 
-    :param current: that statement, which may be renewed.
+    :param signed: that statement.
     :param heads: of the tasks, in the order of the leaves.
     :param definitions: each under its digest.
     :param canonical: canonical digests of definitions that have one, under their digests. Nothing
@@ -96,7 +95,7 @@ class SealedGraph:
     :param plans: of the shuffles whose barriers are among the tasks, by the barrier's place.
     """
 
-    current: Current
+    signed: SignedStatement
     heads: tuple[Head, ...]
     leaves: tuple[Leaf, ...]
     definitions: Mapping[bytes, bytes]
@@ -104,10 +103,6 @@ class SealedGraph:
     annotations: dict[str, dict[Any, Any]]
     tree: MerkleTree
     plans: Mapping[int, ShuffleSpec]
-
-    @property
-    def signed(self) -> SignedStatement:
-        return self.current.signed
 
 
 # -- where it is written --------------------------------------------------------------------------
@@ -288,7 +283,7 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> S
     if type(annotations) is not tuple:
         raise malformed_graph("its lists")
     return SealedGraph(
-        Current(signed),
+        signed,
         parsed,
         leaves,
         definitions,

@@ -1,13 +1,12 @@
 """The signed statement of a graph: its author, its cluster, and until when it may run.
 
-It is separate from the tasks, so that its author can renew it by one signature. Its fields are
-plain msgpack in one fixed order. The signature covers the bytes that travel: nothing is encoded
-again to verify it.
+It is separate from the tasks: one signature covers all of them. Its fields are plain msgpack in one
+fixed order. The signature covers the bytes that travel: nothing is encoded again to verify it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgpack
@@ -23,11 +22,9 @@ from safeser.identity import Identity, VerifyingKey
 ASK_OPERATOR = "If it happens again, ask the operator whether the scheduler's key was stolen."
 
 
-#: Seconds for which a statement is valid; renewed while its author's client holds futures.
-LIFETIME = 24 * 3600
-
-#: Seconds after which a client renews it: three attempts may come to nothing.
-RENEWED_AFTER = LIFETIME // 4
+#: Seconds for which a statement is valid: as long as a computation may take, and what it needs may
+#: have to be computed again.
+LIFETIME = 7 * 24 * 3600
 
 #: Seconds by which the clocks of two machines may differ.
 SKEW = 300
@@ -80,30 +77,6 @@ class Statement:
     def _packed(self) -> bytes:
         about = [self.author, self.signer.raw, self.audience.raw, self.graph, self.size, self.root]
         return packed([*about, self.issued, self.expires])
-
-    def renewed_by(self, identity: Identity, now: float) -> SignedStatement:
-        """Return the same statement issued at *now*, signed by the present key of *identity*.
-
-        It expires later than this one, even if both are signed within one second.
-
-        :raises ConfigError: if the identity is not the author's, or has no signing key.
-        """
-        if identity.principal != self.author:
-            raise ConfigError(
-                f"a graph of {self.author!r} cannot be renewed as {identity.principal!r}",
-                rule="sealed.author",
-            )
-        issued = max(int(now), self.issued + 1)
-        return replace(
-            self, signer=identity.require_verifying(), issued=issued, expires=issued + LIFETIME
-        ).signed_by(identity)
-
-    def says_same(self, other: Statement) -> bool:
-        """Tell whether *other* is by the same author about the same graph, whenever it was signed.
-
-        The key that signs may be another one of the author's.
-        """
-        return self == replace(other, signer=self.signer, issued=self.issued, expires=self.expires)
 
     def is_current(self, now: float) -> bool:
         """Tell whether *now* lies between issue and expiry, as far as clocks agree."""

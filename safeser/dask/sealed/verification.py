@@ -19,7 +19,7 @@ from safeser.gate.values import SEALED, Context, Kind
 
 __all__ = ["require_current", "require_permitted", "require_signed"]
 
-#: Signatures that were found to hold and are remembered: one for each graph and renewal.
+#: Signatures that were found to hold and are remembered: one for each graph.
 _REMEMBERED = 1024
 
 

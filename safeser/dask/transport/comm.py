@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeVar, cast
 from weakref import ref
@@ -26,14 +26,13 @@ from safeser.channel import Link
 from safeser.dask.client_ids import ClientIds
 from safeser.dask.messages.conversation import SKIP, Conversation
 from safeser.dask.messages.sending import may_be_large
-from safeser.dask.sealed.renewal import Current, Statements
 from safeser.dask.sealed.value import Requests
 from safeser.dask.transport.frames import ONE_READ, read_frame, read_parts, written_pieces
+from safeser.dask.transport.gc_pause import gc_paused
 from safeser.dask.transport.session_control import LONGEST_HEADER, SessionControl
 from safeser.dask.transport.unfinished import COUNTED_FROM, Arriving, unfinished
 from safeser.dask.wire.ceilings import CONTROL_BOUNDS, MessageBounds, over_bounds
 from safeser.dask.wire.codec import expanded
-from safeser.dask.wire.gc_pause import gc_paused
 from safeser.errors import AuthenticationError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.gate.format import (
     PRELUDE_SIZE,
@@ -102,9 +101,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         client_ids: ClientIds | None = None,
         taken: Requests | None = None,
         registration_refused: Callable[[SafeserError], None] | None = None,
-        authority: Callable[[SafeserComm, Any], Awaitable[None] | None] | None = None,
-        statements: Statements | None = None,
-        renewed: Callable[[Current], None] | None = None,
+        authority: Callable[[SafeserComm, Any], None] | None = None,
     ) -> None:
         super().__init__(stream, local_addr, peer_addr, deserialize)
         self.link = link
@@ -121,8 +118,6 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             client_ids=client_ids,
             taken=taken,
             registration_refused=registration_refused,
-            statements=statements,
-            renewed=renewed,
         )
         self._extra = {"safeser": {"principal": link.peer, "key": link.session.peer_key.text}}
         self.control = SessionControl(self, link, initiator=server is None)
@@ -157,9 +152,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             return self._take_elements()
         while True:
             message = await self._next(deserializers)
-            answers = conversation.answers and conversation.take_answers()
-            for answer in answers:
-                await self._send(answer)
+            answered = conversation.answers and await self._answer()
             if isinstance(message, SafeserError):
                 raise message
             if message is not SKIP and not conversation.answers_requests:
@@ -169,25 +162,26 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             # Reading what has already arrived does not pause: a peer who sends one request after
             # the other, refused or not, would keep the event loop for itself.
             await asyncio.sleep(0)
-            if message is not SKIP and not await self._refuse(message):
+            if message is not SKIP and not self._refuse(message):
                 return message
-            if message is not SKIP:
-                answers = conversation.take_answers()
-                for answer in answers:
-                    await self._send(answer)
-            if answers:
+            if await self._answer() or answered:
                 await self._flush()
 
-    async def _refuse(self, request: Any) -> bool:
+    async def _answer(self) -> bool:
+        """Send what refusals queued for the peer; tell whether there was anything."""
+        answers = self.conversation.take_answers()
+        for answer in answers:
+            await self._send(answer)
+        return bool(answers)
+
+    def _refuse(self, request: Any) -> bool:
         """Refuse *request* where its peer may not make it now; tell whether that was so.
 
         Dask calls the handler of what :meth:`read` returns without a pause.
         """
         try:
             if self._authority is not None:
-                unchecked = self._authority(self, request)
-                if unchecked is not None:
-                    await unchecked
+                self._authority(self, request)
         except PolicyDenied as error:
             self.conversation.refuse(request, error)
             return True

@@ -21,14 +21,13 @@ from tornado.iostream import StreamClosedError
 from safeser.channel import Ending, Link, Renewal, Step
 from safeser.errors import AuthenticationError, EnvelopeError
 from safeser.gate.handshake import Handshake
-from safeser.gate.key_pairs import PublicKey
 from safeser.gate.session import Verified
 from safeser.gate.values import Kind
 
 if TYPE_CHECKING:
     from safeser.dask.transport.comm import SafeserComm
 
-__all__ = ["LONGEST_HEADER", "SessionControl", "successors"]
+__all__ = ["LONGEST_HEADER", "SessionControl"]
 
 logger = logging.getLogger("safeser.dask")
 
@@ -49,25 +48,6 @@ _AGAIN = 3.0
 #: The part of them within which no second attempt that the peer begins is taken: each also writes
 #: to the log and the audit log. It is not all of them, since one attempt may arrive late.
 _TOO_SOON = 1 / 3
-
-
-class Successors:
-    """The first key of each key that took another's place; at most one for each listed key."""
-
-    def __init__(self) -> None:
-        self._first: dict[str, str] = {}
-
-    def note(self, before: PublicKey, after: PublicKey) -> None:
-        """Record that the holder of *before* proved in that session that it holds *after*."""
-        if before != after:
-            self._first.setdefault(after.text, self.first(before))
-
-    def first(self, key: PublicKey) -> str:
-        """Return, as text, the key by which the holder of *key* was known first."""
-        return self._first.get(key.text, key.text)
-
-
-successors = Successors()
 
 
 class SessionControl:
@@ -245,10 +225,7 @@ class SessionControl:
         await self._connection.send_control(_RENEW, [step.name, step.data], then=sent)
 
     def _receive_anew(self, handshake: Handshake) -> None:
-        session = self._link.session
-        before = session.peer_key
         self._link.renewed(handshake)
-        successors.note(before, session.peer_key)
         logger.info("The session with %s was renewed", self._link.peer)
 
 

@@ -53,10 +53,7 @@ _MAX_PATH = 256
 def _place(where: str, key: Any) -> str:
     if len(where) >= _MAX_PATH:
         return where
-    shown = str(key)[:64]
-    if not shown.isprintable():
-        shown = "".join(c for c in shown if c.isprintable())
-    return f"{where}.{shown}" if where else shown
+    return f"{where}.{_step(key)}" if where else _step(key)
 
 
 def _item_place(where: str, position: int) -> str:

@@ -46,6 +46,9 @@ _TIMES = tuple(bytes((before, 0xFF)) for before in b"\xd6\xd7\x04\x08\x0c")
 #: Bytes of a message that :func:`read_plain` reads; a larger one may take longer by its repetition.
 _PLAIN = 1 << 15
 
+#: Bytes that are scanned at once, in a millisecond for each MiB, in which no other thread runs.
+_SCANNED = 1 << 22
+
 #: What begins each of the markers.
 _MARK = b"__"
 
@@ -158,7 +161,7 @@ def _is_flat(data: bytes, limits: Limits) -> bool:
     It is read within so many lists that msgpack takes no more levels than those.
     """
     before = _STACK - limits.max_depth
-    if before < 0:
+    if before < 0 or len(data) > _SCANNED:
         return False
     scanner = msgpack.Unpacker(max_buffer_size=before + len(data))
     scanner.feed(b"\x91" * before)
@@ -210,7 +213,7 @@ class Reader:
                 "the message is not well-formed msgpack", rule="payload.msgpack"
             ) from None
         limit = self._limits.max_depth
-        if len(data) > limit and _may_be_deeper(data, limit):
+        if len(data) > limit and _may_be_deeper(data, limit) and not _is_flat(data, self._limits):
             _check_depth(value, limit)
         return value
 

@@ -10,9 +10,7 @@ import datetime
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
-
-from pydantic import Field
+from typing import NoReturn
 
 from safeser.errors import ConfigError
 from safeser.gate.values import (
@@ -29,7 +27,8 @@ from safeser.operations import NAMES
 from safeser.policy.policy import Policy
 from safeser.policy.source.context import date_schema, read_date
 from safeser.policy.source.faults import did_you_mean, fault, shown
-from safeser.policy.source.fields import Listed, Reading, Strict, one_of, stated
+from safeser.policy.source.fields import Strict, stated
+from safeser.policy.source.forms import FLAG, TEXT, Listed, Number, Reading, Section, one_of
 from safeser.policy.source.loader import MAX_BYTES, Document, read
 from safeser.policy.source.scope import Scope
 from safeser.policy.source.shape import shape_as
@@ -42,31 +41,31 @@ _NOUN = "a test of a policy"
 class Case(Strict):
     """``{sender: alice, recipient: scheduler, family: pickle, expect: refuse}``."""
 
-    sender: str
+    sender: str = stated(TEXT)
     """The sending principal, or `unknown`."""
-    recipient: str
+    recipient: str = stated(TEXT)
     """The receiving principal, or `unknown`."""
     kind: str = stated(one_of(tuple(kind.value for kind in Kind), "kind"), default="data")
     """Of the message."""
-    operation: str | None = None
+    operation: str | None = stated(TEXT, default=None)
     """Dask's operation; absent: a message that names none, such as a reply."""
-    family: str
+    family: str = stated(TEXT)
     """Of the payload; `msgpack` for a message without one."""
-    author: str | None = None
+    author: str | None = stated(TEXT, default=None)
     """Who wrote the payload, if not the sender."""
-    transport: Annotated[str, one_of(TRANSPORTS, "transport")] | None = None
+    transport: str | None = stated(one_of(TRANSPORTS, "transport"), default=None)
     """How the message travels."""
-    same_host: bool | None = None
+    same_host: bool | None = stated(FLAG, default=None)
     """Whether the other end is on this machine."""
-    day: datetime.date | None = stated(Reading(str | None, read_date, date_schema), default=None)
+    day: datetime.date | None = stated(Reading(TEXT, read_date, date_schema), default=None)
     """The day, UTC; absent: today. A context with 'until' may have ended."""
     side: str = stated(one_of(("open", "write"), "side"), default="open")
     """The end that decides."""
     expect: str = stated(one_of(("permit", "refuse"), "outcome"))
     """The outcome."""
-    rule: str | None = None
+    rule: str | None = stated(TEXT, default=None)
     """The rule that decides, such as `context.family`."""
-    context: str | None = None
+    context: str | None = stated(TEXT, default=None)
     """The context that decides."""
 
     def __str__(self) -> str:
@@ -80,11 +79,11 @@ class Case(Strict):
 class CasesModel(Strict):
     """One file of cases."""
 
-    safeser: Literal[1]
+    safeser: int = stated(Number(least=1, most=1))
     """Version of the language."""
-    policy: str
+    policy: str = stated(TEXT)
     """A ready policy's name, or a path from this file's folder."""
-    cases: Annotated[tuple[Case, ...], Listed, Field(min_length=1, max_length=2_000)]
+    cases: tuple[Case, ...] = stated(Listed(Section(Case), least=1, most=2_000))
     """Messages and what becomes of them."""
 
 

@@ -180,9 +180,9 @@ def _same(one: Rule | None, other: Rule | None) -> bool:
     if one is None or other is None:
         return False
     return all(
-        getattr(one, field) == getattr(other, field)
-        for field in Rule.model_fields
-        if field not in _PLACE
+        getattr(one, field.attribute) == getattr(other, field.attribute)
+        for field in Rule.fields.values()
+        if field.attribute not in _PLACE
     )
 
 

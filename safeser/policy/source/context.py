@@ -10,9 +10,7 @@ import datetime
 import re
 from collections.abc import Iterator
 from math import inf
-from typing import Annotated, Any
-
-from pydantic import Field, PrivateAttr
+from typing import Any, ClassVar
 
 from safeser.allowed import ALLOWED_ROLES, Allowed
 from safeser.errors import ConfigError
@@ -42,18 +40,19 @@ from safeser.policy.rules import (
     KeyConflicts,
 )
 from safeser.policy.source.faults import shown
-from safeser.policy.source.fields import (
-    Name,
-    Names,
-    OneOrMore,
+from safeser.policy.source.fields import Shown, Strict, stated
+from safeser.policy.source.forms import (
+    FLAG,
+    NAMED,
+    TEXT,
+    Anything,
+    Listed,
+    Mapped,
+    PartError,
     Reading,
-    Shown,
-    Strict,
+    Section,
     one_of,
     pattern,
-    refusal,
-    stated,
-    statements,
 )
 from safeser.policy.source.scope import Scope
 from safeser.policy.source.words import granted, phrase
@@ -111,10 +110,10 @@ def _families_of(field: str) -> Reading[tuple[str, ...]]:
                 rule="config.family",
                 fix=f"Add pickle to '{field}'.",
             )
-            raise refusal(error, names.index("cloudpickle"))
+            raise PartError(error, names.index("cloudpickle"))
         return names
 
-    return Reading(Names[Annotated[str, Reading(str, _family, _family_schema)]], meaning)
+    return Reading(Listed(Reading(TEXT, _family, _family_schema), filled=True), meaning)
 
 
 def _family_schema(made: dict[str, Any]) -> dict[str, Any]:
@@ -171,7 +170,7 @@ def _allow(listed: dict[str, Any], scope: Scope) -> tuple[Allowed, ...]:
         try:
             allowed.extend(Allowed.each(name, spec))
         except ConfigError as error:
-            raise refusal(error, name) from None
+            raise PartError(error, name) from None
     return tuple(allowed)
 
 
@@ -193,13 +192,13 @@ def operations_of(name: str) -> frozenset[str]:
 
 def _principals(reading: Reading[str]) -> Reading[frozenset[str]]:
     """Return how one or more names of principals and groups are read, each by *reading*."""
-    return Reading(OneOrMore[Annotated[str, reading]], lambda names, scope: scope.principals(names))
+    return Reading(
+        Listed(reading, filled=True, alone=True), lambda names, scope: scope.principals(names)
+    )
 
 
-def read_date(text: str | None, scope: Scope) -> datetime.date | None:
+def read_date(text: str, scope: Scope) -> datetime.date:
     """Return the date that *text* spells."""
-    if text is None:
-        return None
     if _DATE.match(text):
         try:
             return datetime.date.fromisoformat(text)
@@ -237,7 +236,7 @@ class PickleModel(Strict):
 
     profile: tuple[str, ...] = stated(
         Reading(
-            OneOrMore[Annotated[str, Reading(str, _profile, _PROFILE.schema)]],
+            Listed(Reading(TEXT, _profile, _PROFILE.schema), filled=True, alone=True),
             lambda names, scope: names,
         ),
         default=("data",),
@@ -246,7 +245,7 @@ class PickleModel(Strict):
     """Lists of globals that a pickle may use."""
     # Bounded, since each is compared and resolved; no operator reviews more by hand.
     allow: tuple[Allowed, ...] = stated(
-        Reading(Annotated[dict[str, Any], Field(max_length=1_000)], _allow, _allow_schema),
+        Reading(Mapped(TEXT, Anything(), most=1_000), _allow, _allow_schema),
         default=(),
     )
     """Single globals beside those, as `module:name`, each with its role."""
@@ -260,7 +259,7 @@ class DaskModel(Strict):
 
     types: frozenset[str] = stated(
         Reading(
-            Annotated[Names[Annotated[str, Reading(str, _global)]], Field(max_length=1_000)],
+            Listed(Reading(TEXT, _global), filled=True, most=1_000),
             lambda names, scope: frozenset(names),
         )
     )
@@ -272,7 +271,7 @@ class OperationsModel(Strict):
 
     grant: frozenset[str] = stated(
         Reading(
-            OneOrMore[Annotated[str, one_of((*GROUPS, *PARTS, *sorted(NAMES)), "operation")]],
+            Listed(one_of((*GROUPS, *PARTS, *sorted(NAMES)), "operation"), filled=True, alone=True),
             _operations,
         )
     )
@@ -355,22 +354,22 @@ _PLACE = (*("name", "senders", "recipients", "kinds", "until", "transports", "sa
 class Rule(Strict):
     """One entry of ``contexts``: sender, recipient and kinds, and what may pass between them."""
 
-    name: Name
+    name: str = stated(NAMED)
     """Named in errors, in the audit log and by `safeser policy explain`."""
-    senders: frozenset[str] = stated(_principals(Reading(str, _principal)), alias="sender")
+    senders: frozenset[str] = stated(_principals(Reading(TEXT, _principal)), key="sender")
     """The principals that send the message: names, `group:NAME`, or `unknown`."""
-    recipients: frozenset[str] = stated(_principals(Reading(str, _principal)), alias="recipient")
+    recipients: frozenset[str] = stated(_principals(Reading(TEXT, _principal)), key="recipient")
     """The principals that receive it: names, `group:NAME`, or `unknown`."""
     kinds: frozenset[Kind] = stated(
         Reading(
-            Names[Annotated[str, one_of(tuple(kind.value for kind in Kind), "kind")]],
+            Listed(one_of(tuple(kind.value for kind in Kind), "kind"), filled=True),
             lambda names, scope: frozenset(map(Kind, names)),
         ),
         default=frozenset(Kind),
     )
     """Kinds of messages that it decides; absent: all of them."""
     until: datetime.date | None = stated(
-        Reading(str | None, read_date, date_schema),
+        Reading(TEXT, read_date, date_schema),
         default=None,
         shown=Shown("until", _end, strong=lambda rule: rule.ended),
         explained=lambda rule: "" if rule.until is None else f"until the end of {_end(rule)}",
@@ -378,22 +377,22 @@ class Rule(Strict):
     """The last day, UTC, on which it grants anything; it refuses from then on."""
     transports: frozenset[str | None] = stated(
         Reading(
-            OneOrMore[Annotated[str, one_of(TRANSPORTS, "transport")]],
+            Listed(one_of(TRANSPORTS, "transport"), filled=True, alone=True),
             lambda names, scope: frozenset(names),
         ),
-        alias="transport",
+        key="transport",
         default=ANY_TRANSPORT,
         shown=Shown("transport", _transports),
     )
     """How the message travels; absent: by any transport, or by none that is known."""
     same_host: frozenset[bool | None] = stated(
-        Reading(bool, lambda same, scope: frozenset({same})),
+        Reading(FLAG, lambda same, scope: frozenset({same})),
         default=ANYWHERE,
         shown=Shown("same host", _same_host),
     )
     """Whether both ends are on this machine; absent: either."""
     authors: frozenset[str] = stated(
-        _principals(Reading(str, _author)),
+        _principals(Reading(TEXT, _author)),
         default=frozenset(),
         shown=Shown("authors", lambda rule: phrase("{}, relayed", rule.authors)),
         explained=lambda rule: phrase(
@@ -402,7 +401,7 @@ class Rule(Strict):
     )
     """The authors whose payloads the sender may relay in their name."""
     values: frozenset[str] = stated(
-        _principals(Reading(str, _value_author)),
+        _principals(Reading(TEXT, _value_author)),
         default=frozenset(),
         shown=Shown("values", lambda rule: phrase("of {}, beside the sender's own", rule.values)),
         explained=lambda rule: phrase(
@@ -425,8 +424,8 @@ class Rule(Strict):
     )
     """Serialization families that the recipient may open."""
     pickle: PickleModel = stated(
-        Reading(PickleModel, lambda section, scope: section),
-        default=PickleModel.model_construct(),  # an instance by call builds its schema at import
+        Section(PickleModel),
+        default=PickleModel(),
         shown=(
             Shown("profiles", lambda rule: ", ".join(rule.profiles * ("pickle" in rule.listed))),
             Shown("allowed", lambda rule: ", ".join(f"{e.name} as {e.role}" for e in rule.allow)),
@@ -434,8 +433,8 @@ class Rule(Strict):
     )
     """What family `pickle` may use; absent: the profile `data`."""
     types: frozenset[str] = stated(
-        Reading(DaskModel, lambda section, scope: section.types),
-        alias="dask",
+        Reading(Section(DaskModel), lambda section, scope: section.types),
+        key="dask",
         default=frozenset(),
         shown=Shown("types", lambda rule: phrase("{}", rule.types)),
         explained=lambda rule: phrase(
@@ -453,7 +452,7 @@ class Rule(Strict):
     )
     """Which classes of the recipient are rebuilt: its program's own, or those it registered."""
     submission: str = stated(
-        Reading(str, _submission_word, _SUBMISSION.schema),
+        Reading(TEXT, _submission_word, _SUBMISSION.schema),
         default="none",
         spelled="none",
         shown=Shown(
@@ -463,7 +462,7 @@ class Rule(Strict):
     """What may be submitted: nothing, code that workers alone open, or code."""
     key_conflicts: KeyConflicts = stated(
         Reading(
-            KeyConflictsModel,
+            Section(KeyConflictsModel),
             lambda section, scope: KeyConflicts(section.definition, section.principal),
         ),
         default=KeyConflicts(),
@@ -471,7 +470,7 @@ class Rule(Strict):
     )
     """How submissions under taken keys are answered."""
     operations: frozenset[str] = stated(
-        Reading(OperationsModel, lambda section, scope: section.grant),
+        Reading(Section(OperationsModel), lambda section, scope: section.grant),
         default=frozenset(),
         shown=Shown("operations", lambda rule: granted(rule.operations)),
     )
@@ -484,7 +483,7 @@ class Rule(Strict):
     )
     """What the log has of it: a record of all, of refusals and code, or counts alone."""
     audit_failure: AuditFailure = stated(
-        Reading(str, _audit_failure, lambda made: {**made, "pattern": pattern(_FAILURE)}),
+        Reading(TEXT, _audit_failure, lambda made: {**made, "pattern": pattern(_FAILURE)}),
         default=AuditFailure(),
         spelled="refuse",
         shown=Shown(
@@ -492,8 +491,8 @@ class Rule(Strict):
         ),
     )
     """Where the log cannot be written: messages are refused, pass while records wait, or pass."""
-    _place: str = PrivateAttr(default="")
-    _before_end: Rule | None = PrivateAttr(default=None)
+    _place: ClassVar[str] = ""
+    _before_end: ClassVar[Rule | None] = None
 
     @property
     def place(self) -> str:
@@ -502,7 +501,7 @@ class Rule(Strict):
 
     def stand_at(self, place: str) -> None:
         """Record where it begins."""
-        self._place = place
+        vars(self)["_place"] = place
 
     @property
     def end(self) -> float:
@@ -524,8 +523,8 @@ class Rule(Strict):
     def after_end(self) -> Rule:
         """Return what is left of it when its date has passed: it matches, and grants nothing."""
         bare = {name: getattr(self, name) for name in _PLACE}
-        left = Rule.model_construct(**bare, serializers=(), deserializers=())
-        left._place, left._before_end = self._place, self
+        left = Rule(**bare, serializers=(), deserializers=())
+        vars(left).update(_place=self._place, _before_end=self)
         return left
 
     @property
@@ -549,7 +548,7 @@ class Rule(Strict):
 
     def rows(self) -> Iterator[tuple[str, str, bool]]:
         """Yield label, text and emphasis of each row of ``policy show``."""
-        for each in statements(type(self)):
+        for each in self.fields.values():
             for row in each.shown:
                 text = row.text(self)
                 if text:
@@ -557,7 +556,7 @@ class Rule(Strict):
 
     def explanations(self) -> Iterator[str]:
         """Yield a line for each field that permits something, for ``policy explain``."""
-        for each in statements(type(self)):
+        for each in self.fields.values():
             text = each.explained(self) if each.explained is not None else ""
             if text:
                 yield text

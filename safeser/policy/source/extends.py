@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from safeser.errors import ConfigError
 from safeser.policy.source.faults import Place, did_you_mean, fault, shown
-from safeser.policy.source.fields import SIZE
+from safeser.policy.source.forms import SIZE
 from safeser.policy.source.loader import Document, Path, is_plain, read
 from safeser.policy.source.model import AmendModel, ExtendsModel, PolicyModel
 from safeser.policy.source.scope import GROUP, Scope
@@ -27,7 +27,7 @@ __all__ = ["ALONE", "Text", "document", "with_principal"]
 
 
 #: Fields of a file that extends another alone, and those that every file has for itself.
-FIELDS = tuple(ExtendsModel.model_fields)
+FIELDS = tuple(ExtendsModel.fields)
 ALONE = ("safeser", "name", "revision")
 
 
@@ -113,7 +113,7 @@ class _Merged:
         amend = _amendments(self.own)
         self.places[()] = self.own.places[()]
         # In the model's order, so that two files always give one text.
-        for name in dict.fromkeys((*PolicyModel.model_fields, *self.own.value, *self.base.value)):
+        for name in dict.fromkeys((*PolicyModel.fields, *self.own.value, *self.base.value)):
             if name in self.own.value and name not in FIELDS:
                 self._take(self.own, (name,), (name,))
             if name in self.base.value and name not in _OWN:

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, StringMark, YAMLError
-from ruamel.yaml.events import (
+import yaml
+from yaml.error import Mark, MarkedYAMLError, YAMLError
+from yaml.events import (
     AliasEvent,
     CollectionStartEvent,
     DocumentStartEvent,
@@ -168,6 +168,10 @@ class _Builder:
             self.refuse(f"{self.what} does not nest this deep", event)
         if self._at_key():
             self.refuse("a key must be plain text", event)
+        mark = event.start_mark
+        if re.fullmatch(r"[^\"']:", mark.buffer[max(0, mark.pointer - 2) : mark.pointer]):
+            # {a:[b]}: one parser takes it for {a: [b]}, others for a mistake.
+            self.refuse("a space is missing after ':'", event)
         into: dict[str, Value] | list[Value] = {} if isinstance(event, MappingStartEvent) else []
         path = self._put(into, event)
         self.stack.append(_Open(path, into))
@@ -307,7 +311,7 @@ def read(data: bytes, *, source: str, what: str = "a policy") -> Document:
     _check_characters(text, source, what)
     builder = _Builder(source, what)
     try:
-        for event in YAML(typ="safe", pure=True).parse(text):
+        for event in yaml.parse(text):
             builder.take(event)
     except MarkedYAMLError as error:
         place = _place(error.problem_mark) if error.problem_mark else None
@@ -391,8 +395,20 @@ def _decode(data: bytes, source: str, what: str) -> str:
 
 
 def _check_characters(text: str, source: str, what: str) -> None:
-    """Refuse what YAML and an editor would show or break into lines differently."""
+    """Refuse what YAML and an editor would show or break into lines differently.
+
+    A second end of the document is refused as well, which one parser skips and another does not.
+    """
+    ends = 0
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
+        ends += line[:4].rstrip() == "..."
+        if ends > 1:
+            raise fault(
+                f"{what} is one YAML document; another one starts",
+                source=source,
+                place=Place(number, 1),
+                rule="config.yaml",
+            )
         if line.startswith("%"):
             raise fault(
                 f"YAML directives are not allowed in {what}",
@@ -418,5 +434,5 @@ def _check_characters(text: str, source: str, what: str) -> None:
 _UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn"})
 
 
-def _place(mark: StringMark) -> Place:
+def _place(mark: Mark) -> Place:
     return Place(mark.line + 1, mark.column + 1)

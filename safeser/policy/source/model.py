@@ -6,11 +6,10 @@ nowhere else.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from ipaddress import ip_address
-from typing import Annotated, Any, Literal
-
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
-from pydantic_core import PydanticCustomError
+from types import MappingProxyType
+from typing import Any
 
 from safeser.errors import ConfigError
 from safeser.gate.values import (
@@ -23,17 +22,21 @@ from safeser.gate.values import (
 )
 from safeser.policy.confined import ConfinedModel
 from safeser.policy.source.context import Rule
-from safeser.policy.source.fields import (
-    Distinct,
+from safeser.policy.source.fields import Strict, stated
+from safeser.policy.source.forms import (
+    NAMED,
+    TEXT,
+    Anything,
     Listed,
-    Name,
-    Names,
+    Mapped,
+    Number,
+    Reader,
     Reading,
-    Strict,
+    Section,
+    Text,
     one_of,
-    sized,
-    stated,
 )
+from safeser.policy.source.loader import Path
 from safeser.policy.source.scope import Scope, Step
 
 #: Whether the contexts decide, or are only compared with what passes.
@@ -47,69 +50,77 @@ _MAX_REVISION = 2**63 - 1  # what a handshake can carry
 class PrincipalModel(Strict):
     """``alice: {keys: [x25519:...], groups: [engineers]}``; each may be left out."""
 
-    keys: Distinct[str] = ()
+    keys: tuple[str, ...] = stated(Listed(TEXT, once=True), default=(), spelled=[])
     """Public keys that speak for it, as `x25519:...`; a roster file can list them instead."""
-    groups: Distinct[Name] = ()
+    groups: tuple[str, ...] = stated(Listed(NAMED, once=True), default=(), spelled=[])
     """Groups that it is in; contexts name one as `group:NAME`."""
-    confined: ConfinedModel | None = None
+    confined: ConfinedModel | None = stated(Section(ConfinedModel), default=None)
     """What its workers must be unable to do; each proves it when it starts."""
 
 
-def _address(value: object) -> object:
-    try:
-        return str(ip_address(value)) if isinstance(value, str) else value
-    except ValueError:
-        raise PydanticCustomError("name", "this is no address such as 192.0.2.1") from None
+class _Address(Text):
+    """An address, not a name: the DNS says what a name stands for."""
+
+    def read(self, value: Any, path: Path, reader: Reader) -> str:
+        if not isinstance(value, str):
+            return super().read(value, path, reader)
+        try:
+            return str(ip_address(value))
+        except ValueError:
+            return reader.refuse("name", path, value, "this is no address such as 192.0.2.1")
 
 
 class DashboardModel(Strict):
     """``dashboard: {address: "192.0.2.1"}``: where web pages may be served besides loopback."""
 
-    # An address, not a name: the DNS says what a name stands for.
-    address: Annotated[str, BeforeValidator(_address)]
+    address: str = stated(_Address())
     """An IP address at which web pages may be served, beside loopback."""
+
+
+def _limit(least: int, most: int, *, sized: bool = False) -> int | None:
+    return stated(Number(least=least, most=most, sized=sized), default=None)
 
 
 class LimitsModel(Strict):
     """``limits``: each has a ceiling that this process survives; see :class:`values.Limits`."""
 
     # One message is held in memory whole.
-    max_bytes: Annotated[int, BeforeValidator(sized), Field(ge=1 << 16, le=1 << 40)] | None = None
+    max_bytes: int | None = _limit(1 << 16, 1 << 40, sized=True)
     """Bytes of one message."""
     # Deeper values would meet CPython's recursion limit when they are compared, printed or freed.
-    max_depth: Annotated[int, Field(ge=8, le=200)] | None = None
+    max_depth: int | None = _limit(8, 200)
     """How deep values and messages nest."""
     # Opcodes and visits follow it: hundreds of elements, and what takes minutes to read.
-    max_memory: Annotated[int, BeforeValidator(sized), Field(ge=1 << 16, le=1 << 34)] | None = None
+    max_memory: int | None = _limit(1 << 16, 1 << 34, sized=True)
     """Bytes that the plain values and pickles of one message become in memory."""
-    max_array: Annotated[int, BeforeValidator(sized), Field(ge=1 << 10, le=1 << 40)] | None = None
+    max_array: int | None = _limit(1 << 10, 1 << 40, sized=True)
     """Bytes of one array or buffer."""
     # A frame costs a length before its bytes.
-    max_frames: Annotated[int, Field(ge=16, le=10_000_000)] | None = None
+    max_frames: int | None = _limit(16, 10_000_000)
     """Frames of one message."""
-    max_string: Annotated[int, BeforeValidator(sized), Field(ge=1 << 10, le=1 << 40)] | None = None
+    max_string: int | None = _limit(1 << 10, 1 << 40, sized=True)
     """Bytes of one text or bytes value in a pickle."""
     # Printing an integer of 1 MiB takes a minute.
-    max_int: Annotated[int, BeforeValidator(sized), Field(ge=16, le=1 << 20)] | None = None
+    max_int: int | None = _limit(16, 1 << 20, sized=True)
     """Bytes of one integer in a pickle."""
-    max_calls: Annotated[int, Field(ge=100, le=100_000_000)] | None = None
+    max_calls: int | None = _limit(100, 100_000_000)
     """Calls of constructors in the pickles of one message."""
     # A few bytes may then stand for as many times the elements.
-    max_sharing: Annotated[int, Field(ge=1, le=1_000)] | None = None
+    max_sharing: int | None = _limit(1, 1_000)
     """Elements of a value once sharing is undone, in multiples of those that `max_memory` holds."""
     # The memory that a sender makes this process allocate for each byte sent.
-    max_copies: Annotated[int, Field(ge=1, le=64)] | None = None
+    max_copies: int | None = _limit(1, 64)
     """Bytes that building values copies, in multiples of the bytes that came."""
     # Each insertion of a key walks all of it again.
-    max_key_cost: Annotated[int, Field(ge=16, le=1_000_000)] | None = None
+    max_key_cost: int | None = _limit(16, 1_000_000)
     """Parts of one key that hashing it walks."""
     # Each is compared with all others: the time grows with the square.
-    max_collisions: Annotated[int, Field(ge=LEAST_COLLISIONS, le=10_000)] | None = None
+    max_collisions: int | None = _limit(LEAST_COLLISIONS, 10_000)
     """Keys of one dictionary or set that share a hash."""
-    max_walk: Annotated[int, Field(ge=LEAST_WALK, le=10_000)] | None = None
+    max_walk: int | None = _limit(LEAST_WALK, 10_000)
     """Other keys that one key is compared with, on average."""
     # A connection costs some 40 kB.
-    max_connections: Annotated[int, Field(ge=16, le=1_000_000)] | None = None
+    max_connections: int | None = _limit(16, 1_000_000)
     """Connections of one principal to one process."""
 
 
@@ -141,9 +152,9 @@ def _define_families(names: tuple[str, ...], scope: Scope) -> frozenset[str]:
 
 
 def _define_principals(
-    principals: dict[str, PrincipalModel], info: ValidationInfo[Scope]
-) -> dict[str, PrincipalModel]:
-    info.context.define_principals({name: each.groups for name, each in principals.items()})
+    principals: Mapping[str, PrincipalModel], scope: Scope
+) -> Mapping[str, PrincipalModel]:
+    scope.define_principals({name: each.groups for name, each in principals.items()})
     return principals
 
 
@@ -164,79 +175,80 @@ def _reason(text: str, scope: Scope) -> str:
 class AcknowledgedModel(Strict):
     """``{path: [client, scheduler], reason: "..."}``: a path of code that is meant."""
 
-    path: Annotated[
-        tuple[Annotated[Step, Reading(str, _step)], ...], Listed, Field(min_length=2, max_length=8)
-    ]
+    path: tuple[Step, ...] = stated(Listed(Reading(TEXT, _step), least=2, most=8))
     """Principals and groups: a holder of the key of one can run code as the next."""
-    reason: Annotated[str, Reading(str, _reason)]
+    reason: str = stated(Reading(TEXT, _reason))
     """Why it is meant."""
 
 
 class AmendedPickleModel(Strict):
     """``pickle: {allow: {"my.lib:Point": class}}``, as a context spells it."""
 
-    allow: Annotated[dict[str, Any], Field(min_length=1, max_length=1_000)]
+    allow: Mapping[str, Any] = stated(Mapped(TEXT, Anything(), least=1, most=1_000))
     """Single globals that are added to those of the context, each with its role."""
 
 
 class AmendedOperationsModel(Strict):
     """``operations: {grant: [set_metadata]}``, as a context spells it."""
 
-    grant: Names[str]
+    grant: tuple[str, ...] = stated(Listed(TEXT, filled=True))
     """Operations, by group or name, that are added to those of the context."""
 
 
 class AmendModel(Strict):
     """``viewers-look: {operations: {grant: [set_metadata]}}``: what a context of the base gains."""
 
-    pickle: AmendedPickleModel | None = None
+    pickle: AmendedPickleModel | None = stated(Section(AmendedPickleModel), default=None)
     """What family `pickle` may use there as well."""
-    operations: AmendedOperationsModel | None = None
+    operations: AmendedOperationsModel | None = stated(
+        Section(AmendedOperationsModel), default=None
+    )
     """What the sender may ask for there as well."""
 
 
 class ExtendsModel(Strict):
     """The fields that only a policy that extends another has."""
 
-    extends: str
+    extends: str = stated(TEXT)
     """A ready policy by name, or a file by its path from this one's folder."""
-    amend: Annotated[dict[Name, AmendModel], Field(default_factory=dict)]
+    amend: Mapping[str, AmendModel] = stated(
+        Mapped(NAMED, Section(AmendModel)), default=MappingProxyType({})
+    )
     """Contexts of what is extended, by name, with what is added to them."""
 
 
 class PolicyModel(Strict):
     """One policy as its file spells it."""
 
-    safeser: Literal[1]
+    safeser: int = stated(Number(least=1, most=1))
     """Version of the policy language."""
-    name: Name
+    name: str = stated(NAMED)
     """Named in errors, in the audit log and in sessions."""
-    revision: Annotated[int, Field(ge=1, le=_MAX_REVISION)]
+    revision: int = stated(Number(least=1, most=_MAX_REVISION))
     """Raised with every change; running processes take none that is lower."""
-    mode: Annotated[str, one_of(MODES, "mode")] = MODES[0]
+    mode: str = stated(one_of(MODES, "mode"), default=MODES[0], spelled=MODES[0])
     """`observe`: what the contexts refuse passes and is recorded, but code where none sends any."""
-    audit: Annotated[str, one_of(LOGS, "audit")] = LOGS[0]
+    audit: str = stated(one_of(LOGS, "audit"), default=LOGS[0], spelled=LOGS[0])
     """`none`: a box may work without a log; whatever has connections always needs one."""
     # Families that programs register; each is compared with every list by itself.
     families: frozenset[str] = stated(
-        Reading(
-            Annotated[Distinct[Annotated[str, Reading(str, _declared)]], Field(max_length=100)],
-            _define_families,
-        ),
+        Reading(Listed(Reading(TEXT, _declared), once=True, most=100), _define_families),
         default=frozenset(),
         spelled=[],
     )
     """Serialization families that programs register, beside those built in."""
-    principals: Annotated[
-        dict[Name, PrincipalModel], Field(min_length=1), AfterValidator(_define_principals)
-    ]
+    principals: Mapping[str, PrincipalModel] = stated(
+        Reading(Mapped(NAMED, Section(PrincipalModel), least=1), _define_principals)
+    )
     """The principals of the cluster, by name."""
-    contexts: Annotated[tuple[Rule, ...], Listed, Field(min_length=1, max_length=_MAX_CONTEXTS)]
+    contexts: tuple[Rule, ...] = stated(Listed(Section(Rule), least=1, most=_MAX_CONTEXTS))
     """What may pass between principals: the first context that matches decides; none: deny."""
-    acknowledge: Annotated[tuple[AcknowledgedModel, ...], Listed, Field(max_length=1_000)] = ()
+    acknowledge: tuple[AcknowledgedModel, ...] = stated(
+        Listed(Section(AcknowledgedModel), most=1_000), default=(), spelled=[]
+    )
     """Paths by which a holder of one key can run code as another principal, each with a reason."""
-    limits: LimitsModel = LimitsModel.model_construct()  # as for Rule.pickle
+    limits: LimitsModel = stated(Section(LimitsModel), default=LimitsModel())
     """The most that one message or principal may make a process take."""
     # Dask's dashboard authenticates no visitor.
-    dashboard: DashboardModel | None = None
+    dashboard: DashboardModel | None = stated(Section(DashboardModel), default=None)
     """Where Dask's web pages may be served, beside loopback."""

@@ -11,9 +11,7 @@ from distributed.comm.core import connect, listen
 from safeser.channel.records import Recording
 from safeser.dask.messages.conversation import SKIP
 from safeser.dask.settings import channel_for
-from safeser.dask.transport.session_control import Successors
 from safeser.dask.transport.unfinished import Arriving, unfinished
-from safeser.identity import Identity
 from tests.dask.transport.test_session_control import eventually, renewed_by
 
 # --- renewals that a peer begins again and again --------------------------------------------------
@@ -152,15 +150,3 @@ async def test_who_asked_before_a_connection_lasted_asks_again_for_the_next_key(
         await eventually(lambda: near.link.session.peer_key == new.public, "the renewal")
         for reader in readers:
             reader.cancel()
-
-
-def test_which_key_followed_which():
-    keys = [Identity.generate("a").public for _ in range(4)]
-    followed = Successors()
-    assert followed.first(keys[0]) == keys[0].text
-    followed.note(keys[0], keys[1])
-    followed.note(keys[1], keys[2])
-    followed.note(keys[2], keys[2])
-    assert followed.first(keys[2]) == keys[0].text
-    followed.note(keys[3], keys[2])  # whose it was first, it stays
-    assert followed.first(keys[2]) == keys[0].text

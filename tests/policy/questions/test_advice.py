@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from safeser.gate.decision import SUBMITTING
 from safeser.gate.values import HARMLESS, Context, Kind
-from safeser.policy import explain
+from safeser.policy.questions.explain import explain
 from safeser.policy.rules import WEAKEST
 from tests.draws import draws
 from tests.policy.random_policies import (

@@ -16,7 +16,6 @@ def test_every_word_between_scheduler_and_worker_is_listed() -> None:
     asked = {(need.sender, need.recipient, need.operation) for need in ROLES.needs()}
     optional = {
         "shuffle-fail",  # a user's shuffle that fails is told so by its tasks
-        "statement-renewed",  # where calls are sealed
     }
     for row in IN_ANY_RELEASE:
         if row.channel is Channel.STREAM and "worker-stream" in row.streams:

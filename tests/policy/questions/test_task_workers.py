@@ -40,7 +40,7 @@ HANDS = """\
   recipient: {worker}
   submission: sealed
   authors: {authors}
-  operations: {{grant: [compute-task, statement-renewed]}}
+  operations: {{grant: [compute-task]}}
 """
 OPENED = """\
 - name: to-worker-b

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from safeser.dask.wire.gc_pause import gc_paused
+from safeser.dask.transport.gc_pause import gc_paused
 
 
 @pytest.fixture(autouse=True)
