@@ -26,6 +26,7 @@ from safeser.dask.settings import (
     settings_for,
     unrecorded_channel,
 )
+from safeser.dask.worker.confinement import require_no_nanny
 from safeser.errors import ConfigError, SafeserError
 from safeser.operations import Server
 from safeser.policy import Policy
@@ -100,6 +101,7 @@ class Roles:
             worker = unrecorded_channel("worker", _overrides(given, "worker"))
             if worker is not None:
                 require_fit(Server.WORKER, worker.policy, worker.identity.principal)
+                require_no_nanny(worker.policy, worker.identity.principal)
         if server not in self._listening:
             self._listening.append(server)
         if scheduler is not None:

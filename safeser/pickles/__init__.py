@@ -3,7 +3,7 @@
 The one rule: what is judged is exactly what is loaded. :func:`loads` reads the whole stream into
 inert nodes, judges every use of every global against a profile, and only then builds the object
 itself. No other unpickler reads a peer's opcodes, but for granted code
-(:func:`safeser.pickles.stock.load_code`).
+(:func:`safeser.pickles.stock.load_code`). :func:`guard` has the rest of a process do the same.
 
 Restricted pickle reduces what bytes can reach. It is not a sandbox.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, BinaryIO
 
 from safeser.errors import PayloadError
 from safeser.gate.values import ELEMENT, Limits
@@ -30,6 +30,7 @@ from safeser.pickles.nodes import Call, GlobalRef, Program
 from safeser.pickles.parsed import Judged, Parsed, parse, parse_tree, whole
 from safeser.pickles.profiles import DATA_PROFILES, Entry, Profile
 from safeser.pickles.reading.machine import read
+from safeser.pickles.unpickler import guard, one_pickle
 from safeser.pickles.writing import Reduction, dumps, reduce
 from safeser.refused_loads import Reported
 from safeser.trace.probe import Done, is_traced, size_of, watch
@@ -51,8 +52,10 @@ __all__ = [
     "dumps",
     "exception_record",
     "global_of",
+    "guard",
     "held_by",
     "inspect",
+    "load",
     "loads",
     "parse",
     "parse_tree",
@@ -99,6 +102,30 @@ def loads(
             return build()
         size = memoryview(data).nbytes + size_of(given)
         return watch("deserialize", build, lambda made: Done(made, "pickle", size))
+
+
+@for_callers
+def load(
+    file: BinaryIO,
+    *,
+    buffers: Sequence[Any] = (),
+    profile: str | Sequence[str] | Profile = "data",
+    limits: Limits = _DEFAULTS,
+    persistent_load: Callable[[Any], Any] | None = None,
+) -> Any:
+    """Return the object of the next pickle in *file*, as :func:`loads` does; read no byte after it.
+
+    :raises EOFError: the file has no further byte, which ends a file of several pickles.
+    :raises PolicyDenied: a global is used that the profile does not list for that use.
+    :raises PayloadError: the pickle is malformed, over budget, or its values are unsound.
+    """
+    return loads(
+        one_pickle(file.read, limits),
+        buffers=buffers,
+        profile=profile,
+        limits=limits,
+        persistent_load=persistent_load,
+    )
 
 
 @for_callers

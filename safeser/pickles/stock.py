@@ -1,4 +1,4 @@
-"""The only module that imports pickle and cloudpickle: write pickles, and load granted code.
+"""The only module that pickles and unpickles by CPython: write pickles, and load granted code.
 
 The one rule: :func:`load_code` alone passes a peer's bytes to a stock unpickler, and only from a
 sender that is granted code.

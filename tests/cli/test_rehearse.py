@@ -96,7 +96,7 @@ def test_replay_fails_where_something_would_have_been_refused(safeser, log):
     assert ended.out.splitlines() == [
         "dask-cluster revision 1 refuses 0 of 5 messages that were permitted",
         "1 messages are left out: no policy decides about them.",
-        "Not replayed: limits, key conflicts, names within pickles, which worker, nanny or task of"
+        "Not replayed: limits, key conflicts, names within pickles, which task of"
         " another a request is about.",
     ]
     ended = safeser("policy", "replay", "strict", log)

@@ -212,6 +212,12 @@ def test_a_nanny_does_not_start_for_a_worker_that_cannot(made, key, rule):
         Roles().listening(Server.NANNY, asked)
 
 
+def test_a_nanny_does_not_start_for_a_worker_that_its_policy_confines(made):
+    """It would run plugins, outside of the sandbox, before that worker refuses to start."""
+    with dask.config.set({"safeser.policy": "analysts"}), refusal(ConfigError, "confined.nanny"):
+        Roles().listening(Server.NANNY, {})
+
+
 def test_a_nanny_that_does_not_know_its_workers_key_leaves_it_to_the_worker(made):
     with dask.config.set({"safeser.worker": None}):
         channel = Roles().listening(Server.NANNY, {})

@@ -74,7 +74,7 @@ def test_metadata(wheel):
     assert fields["Version"] == safeser.__version__
     assert fields["Requires-Python"] == ">=3.11"
     assert fields["License-Expression"] == "BSD-3-Clause"
-    extras = "arrow bench dask demo dev docs fuzz landlock otel"
+    extras = "arrow bench dask demo dev diskcache docs fuzz huey kombu landlock otel zmq"
     assert set(fields.get_all("Provides-Extra")) == set(extras.split())
     needed = [need for need in fields.get_all("Requires-Dist") if "extra ==" not in need]
     assert not [need for need in needed if need.startswith(("dask", "distributed"))]

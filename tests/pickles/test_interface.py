@@ -244,7 +244,7 @@ class TestWriting:
                 dumps(threading.Lock(), code=code)
 
 
-def test_only_one_file_imports_an_unpickler():
+def test_two_files_import_an_unpickler():
     import ast
     import pathlib
 
@@ -255,7 +255,7 @@ def test_only_one_file_imports_an_unpickler():
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             hits = {"pickle", "_pickle", "cloudpickle", "pickletools"} & set(names)
-            assert not hits or path.name == "stock.py"
+            assert not hits or path.name in ("stock.py", "unpickler.py")
     assert not hasattr(safeser.pickles, "load_code")
 
 

@@ -49,6 +49,7 @@ class Workers(Part):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._owners = self._known.part(self._server, Owners)
+        self._registering: list[Any] = []  # addresses as their workers spell them
         self._named: dict[str, str] = {}  # addresses of workers that registered by others
 
     # --- who there is ----------------------------------------------------------------------------
@@ -71,9 +72,11 @@ class Workers(Part):
             return None
         scheduler, own = self._server, request.get("server_id")
         before = frozenset(scheduler.workers)
+        self._registering.append(request.get("address"))
         try:
             return await stock(comm, **request)
         finally:
+            self._registering.remove(request.get("address"))
             named = self._named.items()
             self._named = {name: at for name, at in named if at in scheduler.workers}
             states = list(scheduler.workers.values())
@@ -95,14 +98,14 @@ class Workers(Part):
     ) -> str:
         """Return what *stock* does, and look up no host that a request or an annotation names.
 
-        Dask says whether to resolve for workers that register or send a heartbeat alone. Afterwards
-        these are known by the name of their host.
+        Dask says whether to resolve for workers that register or send a heartbeat alone. Those that
+        registered are known by the name of their host from then on.
 
         :raises ValueError: if *addr* names no worker and no port: Dask takes it for a host.
         """
         if resolve is not None:
             found = stock(addr, resolve)
-            if type(addr) is str and addr != found:
+            if addr != found and addr in self._registering:
                 self._named[addr] = found
             return found
         if type(addr) is str and addr in self._named:

@@ -22,7 +22,7 @@ from safeser.errors import ConfigError, PolicyDenied
 from safeser.operations import Server
 from safeser.policy import Confined, Policy, locate
 
-__all__ = ["REPORT", "demand_for", "own_files", "prove", "require_report"]
+__all__ = ["REPORT", "demand_for", "own_files", "prove", "require_no_nanny", "require_report"]
 
 #: The field of ``extra`` in which a worker reports its confinement when it registers.
 REPORT = "safeser-confined"
@@ -51,6 +51,20 @@ def demand_for(policy: Policy, principal: str) -> Confined | None:
     return None if listed is None else listed.confined
 
 
+def require_no_nanny(policy: Policy, principal: str) -> None:
+    """Raise :class:`ConfigError` if *policy* confines workers of *principal*, which have a nanny.
+
+    A nanny runs plugins before it starts its worker.
+    """
+    if demand_for(policy, principal) is not None:
+        raise ConfigError(
+            "a nanny starts this worker, which its policy confines, and runs outside of the"
+            " sandbox",
+            rule="confined.nanny",
+            fix="Start it with 'safeser confined -- dask worker ... --no-nanny'.",
+        )
+
+
 def prove(channel: Channel, settings: Settings, nanny: str | None) -> dict[str, Any] | None:
     """Probe this process, which is about to be a worker, and return its report; None if it is free.
 
@@ -64,12 +78,7 @@ def prove(channel: Channel, settings: Settings, nanny: str | None) -> dict[str, 
     if demand is None:
         return None
     if nanny is not None:
-        raise ConfigError(
-            "a nanny started this worker, which its policy confines, and runs outside of the"
-            " sandbox",
-            rule="confined.nanny",
-            fix="Start it with 'safeser confined -- dask worker ... --no-nanny'.",
-        )
+        require_no_nanny(channel.policy, channel.identity.principal)
     outcomes = confinement.probe(demand, own_files(settings, channel.policy))
     error = Unconfined.of(outcomes)
     channel.audit.record(_event(channel, outcomes, error))

@@ -26,7 +26,7 @@ NOT_REPLAYED = (
     "limits",
     "key conflicts",
     "names within pickles",
-    "which worker, nanny or task of another a request is about",
+    "which task of another a request is about",
 )
 
 #: Requests that change the values of a worker.

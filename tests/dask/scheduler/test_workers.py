@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,8 @@ from distributed.comm import tcp
 from distributed.comm.core import CommClosedError
 from distributed.scheduler import Scheduler
 
+from safeser.dask.scheduler.workers import Workers
+from safeser.dask.servers import served
 from safeser.operations import Server
 from tests.dask.patched import serve
 from tests.dask.registered import Cluster, Comm, address, on
@@ -150,8 +153,21 @@ def test_the_host_of_a_worker_that_registers_is_looked_up(scheduler, asked):
 
 def test_a_worker_that_registered_by_the_name_of_a_host_is_known_by_it(scheduler, asked):
     name, found = "safeser://localhost:1", "safeser://127.0.0.1:1"
+    scheduler.workers = {}
+
+    async def register(comm: Any, *, address: str) -> None:
+        assert scheduler.coerce_address(address, True) == found
+        asked.clear()
+        assert scheduler.coerce_address(address) == found
+
     assert scheduler.coerce_address(name) == name
-    assert scheduler.coerce_address(name, True) == found
+    workers = served(scheduler).part(scheduler, Workers)
+    asyncio.run(workers.register(register, None, address=name))
+    assert asked == []
+
+
+def test_the_name_in_a_heartbeat_of_no_registered_worker_is_not_kept(scheduler, asked):
+    assert scheduler.coerce_address("safeser://localhost:1", True) == "safeser://127.0.0.1:1"
     asked.clear()
-    assert scheduler.coerce_address(name) == found
+    assert scheduler.coerce_address("safeser://localhost:1") == "safeser://localhost:1"
     assert asked == []

@@ -1,0 +1,240 @@
+"""Seal the messages of kombu and the tasks and results of Celery.
+
+The one rule: a worker runs a task only as its sender sealed it, under the name and id that it was
+sealed for. kombu hands a serializer the body alone, and Celery sends the name of a task beside it,
+in headers that whoever writes to the broker can change. So :func:`install` seals name and id with
+the arguments, and :class:`SealedTask` compares them before the task runs.
+
+What stays with those who can write to the broker: to drop, delay and reorder messages, to have one
+delivered twice where no ``once`` is kept, and the headers that say when a task runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import celery
+from celery import signals, states
+from celery.app.task import Context
+from celery.backends.redis import RedisBackend
+from celery.exceptions import Ignore
+from kombu import serialization
+from kombu.exceptions import DecodeError
+
+from safeser.channel.box import Box, Opened
+from safeser.channel.once import Once
+from safeser.errors import ConfigError, EnvelopeError, PayloadError, SafeserError
+from safeser.gate.detached import Facts
+
+__all__ = ["SealedRedis", "SealedTask", "install", "register"]
+
+logger = logging.getLogger("safeser.boxes")
+
+#: Under what a request has the message that its arguments came in; of headers, it is no Opened.
+_KEY = "safeser"
+#: What else a request takes of a sealed body. It takes each, or a header would count in its place.
+_EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
+Context.safeser = None  # or Celery passes it on as a header of what the task sends
+
+
+class Installed(NamedTuple):
+    """What an app has of :func:`install`."""
+
+    once: Once | None
+    ttl: float
+    about: str
+    settings: dict[str, Any]
+
+
+def register(
+    box: Box,
+    name: str,
+    *,
+    about: str,
+    to: str | None = None,
+    ttl: float | None,
+    opened: Callable[[Opened], Any] = lambda message: message.value,
+) -> str:
+    """Register *box* with kombu as the serializer *name*; return its content type.
+
+    Consumers name that in ``accept=[...]``, and no other, or other serializers are decoded too.
+
+    :param about: what messages are about. They open about nothing else.
+    :param to: the principal that opens them; None for a shared box.
+    :param ttl: seconds until a message opens no more; None for no end.
+    :param opened: returns what the consumer gets of an opened message.
+    """
+    content_type = f"application/x-{name}"
+    serialization.register(
+        name,
+        lambda obj: box.seal(_plain(obj), to=to, about=about, ttl=ttl),
+        lambda data: opened(box.open(bytes(data), about=about)),
+        content_type=content_type,
+        content_encoding="binary",
+    )
+    return content_type
+
+
+def install(
+    app: celery.Celery,
+    box: Box,
+    *,
+    tasks: str | None = None,
+    results: str | None = None,
+    ttl: float = 86_400,
+    once: Once | None = None,
+) -> None:
+    """Have *app* send tasks and results sealed, and run and read no others.
+
+    Call it in each process that makes the app, after the app's own settings and before tasks are
+    defined. Results go to Redis, or nowhere. It turns off remote control, which is not sealed.
+
+    :param tasks: the principal of the workers; None for a shared box.
+    :param results: the principal of those who wait for results; None for a shared box.
+    :param ttl: seconds until a task runs no more, and a result is read no more.
+    :param once: a worker's store, by which it runs no message twice, whoever delivers it again.
+    :raises ConfigError: if tasks are defined already, or results do not go to Redis.
+    """
+    if app.finalized or "Task" in vars(app):
+        raise ConfigError(
+            "the app has tasks that are not sealed",
+            rule="box.celery",
+            fix="Call safeser.boxes.kombu.install before the first task is defined.",
+        )
+    name = app.main or "celery"
+    # kombu's registry is of the whole process, which may have several apps.
+    called, back = f"safeser-{name}-tasks", f"safeser-{name}-results"
+    about = f"{name} tasks"
+    settings = {
+        "task_protocol": 2,
+        "task_serializer": called,
+        "accept_content": [
+            register(box, called, about=about, to=tasks, ttl=ttl, opened=_arguments)
+        ],
+        "result_serializer": back,
+        "result_accept_content": [
+            register(box, back, about=f"{name} results", to=results, ttl=ttl)
+        ],
+        "worker_enable_remote_control": False,
+        "result_backend": _sealed_backend(app.conf.result_backend),
+    }
+    app.task_cls = SealedTask
+    app.conf.update(settings)
+    app.safeser = Installed(once, ttl, about, settings)
+    signals.before_task_publish.connect(_name_task, dispatch_uid=__name__)
+    signals.celeryd_after_setup.connect(_check_tasks, dispatch_uid=__name__)
+
+
+def _sealed_backend(url: str | None) -> str | None:
+    if url in (None, "disabled"):
+        return None
+    if url.startswith(("redis://", "rediss://", "redis+socket://")):
+        return f"{__name__}.SealedRedis+{url.removeprefix('redis+')}"
+    raise ConfigError(
+        "results that are sealed go to Redis",
+        rule="box.celery",
+        fix="Set result_backend to redis://..., or to None.",
+    )
+
+
+def _name_task(body: Any, headers: dict[str, Any], **_: Any) -> None:
+    """Add to the body of a task what it is about to be sent as."""
+    body[2][_KEY] = [headers["task"], headers["id"]]
+
+
+def _plain(value: Any) -> Any:
+    """Return *value* with dictionaries in place of Celery's signatures, which derive from them."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    return type(value)(map(_plain, value)) if type(value) in (list, tuple) else value
+
+
+def _arguments(message: Opened) -> tuple[Any, Any, dict[str, Any]]:
+    """Return the body of a task; its request gets the message in which it came."""
+    body = message.value
+    if type(body) is not tuple or len(body) != 3 or type(body[2]) is not dict:
+        raise PayloadError(
+            "a message has no arguments of a task",
+            rule="box.task",
+            fix="Send it by an app that safeser.boxes.kombu.install was called for.",
+        )
+    return body[0], body[1], {**{name: body[2].get(name) for name in _EMBEDDED}, _KEY: message}
+
+
+class SealedTask(celery.Task):  # type: ignore[misc]  # Celery ships no types
+    """The base of all tasks of an app that :func:`install` was called for.
+
+    ``self.request.safeser.sender`` is the principal that sealed the task.
+    """
+
+    abstract = True
+
+    def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
+        """Refuse to run as anything but what was sealed.
+
+        :raises Ignore: Celery drops the message, stores no result and calls no errbacks: all of
+            these would be in the worker's name, for whoever wrote the headers.
+        """
+        if self.request.is_eager:  # called in this process; a message never says so
+            return
+        try:
+            message = self.request.safeser
+            named = [self.name, task_id]
+            if type(message) is not Opened or message.value[2].get(_KEY) != named:
+                raise EnvelopeError(
+                    f"a message asks for the task {self.name}, which it was not sealed for",
+                    rule="box.task",
+                )
+            self._take(message)
+        except SafeserError as error:
+            logger.error("task %s[%s] is refused: %s", self.name, task_id, error)  # noqa: TRY400
+            raise Ignore(str(error)) from None
+
+    def _take(self, message: Opened) -> None:
+        once, ttl, about, _ = self.app.safeser
+        if time.time() > message.made + ttl:
+            raise EnvelopeError("a task has expired", rule="box.expired", fix="Send it again.")
+        if once is not None:
+            with once.taking(message.sender, Facts(message.id, message.made, int(ttl), about)):
+                pass
+
+
+class SealedRedis(RedisBackend):  # type: ignore[misc]  # as above
+    """Celery's results in Redis, each read as that of the task that it was sealed for.
+
+    A worker reads none that it sealed for clients, so that it has no chords with a roster.
+    """
+
+    def _get_task_meta_for(self, task_id: str) -> Any:
+        try:
+            return _of_task(task_id, super()._get_task_meta_for(task_id))
+        except DecodeError as error:
+            if getattr(error.args[0], "rule", "") != "box.recipient":
+                raise
+            return {"status": states.PENDING, "result": None}
+
+    def _mget_to_results(self, *args: Any, **kwargs: Any) -> Any:
+        found = super()._mget_to_results(*args, **kwargs)
+        return {task_id: _of_task(task_id, meta) for task_id, meta in found.items()}
+
+
+def _of_task(task_id: str, meta: Any) -> Any:
+    if meta.get("task_id", task_id) != task_id:
+        raise EnvelopeError("the result of another task came for this one", rule="box.task")
+    return meta
+
+
+def _check_tasks(instance: Any, **_: Any) -> None:
+    """End a worker that would run tasks unsealed."""
+    installed, checked = getattr(instance.app, "safeser", None), SealedTask.before_start
+    if installed is None:
+        return
+    for name, value in installed.settings.items():
+        if instance.app.conf[name] != value:
+            raise SystemExit(f"{name} was changed: call safeser.boxes.kombu.install after that")
+    for name, task in instance.app.tasks.items():
+        if type(task).before_start is not checked:
+            raise SystemExit(f"{name} does not check what was sealed: derive it of SealedTask")

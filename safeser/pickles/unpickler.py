@@ -1,0 +1,230 @@
+"""Guard a process: after :func:`guard`, its stock unpicklers build only what a profile lists.
+
+The one rule: the guard refuses and never permits. CPython's unpickler looks up no global in a
+guarded process (an audit hook, which the interpreter never removes), so that it can call nothing;
+and ``pickle.load``, ``pickle.loads`` and ``pickle.Unpickler`` lead to safeser's reader, which
+builds what it judged itself. A name for CPython's unpickler that was taken before meets the hook.
+
+A file is cut at STOP and nowhere else, by the lengths that opcodes state; what an opcode means is
+read once, by :mod:`safeser.pickles.reading`, which refuses a piece that is no whole pickle.
+
+The guard keeps a program from running what a file or peer wrote. It is no sandbox: code that runs
+already can read pickles by other means.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import pickle
+import pickletools
+import sys
+from collections.abc import Callable, Sequence
+from itertools import islice, takewhile
+from types import ModuleType
+from typing import Any, Final
+
+from safeser.errors import ConfigError, PayloadError, PolicyDenied
+from safeser.gate.values import Limits
+from safeser.pickles.budget import Budget, over
+from safeser.pickles.judge import judge
+from safeser.pickles.nodes import Program
+from safeser.pickles.parsed import parse
+from safeser.pickles.profiles import Profile
+from safeser.refused_loads import Reported
+
+__all__ = ["guard", "one_pickle"]
+
+_STOP = b"."
+#: Bytes of the length that stands before an argument, by pickletools' mark for it.
+_PREFIXES: Final = {
+    pickletools.TAKEN_FROM_ARGUMENT1: 1,
+    pickletools.TAKEN_FROM_ARGUMENT4: 4,
+    pickletools.TAKEN_FROM_ARGUMENT4U: 4,
+    pickletools.TAKEN_FROM_ARGUMENT8U: 8,
+}
+
+
+def _follows(argument: pickletools.ArgumentDescriptor | None) -> tuple[int, int, int]:
+    """Return what *argument* takes: lines, bytes, and bytes of the length of more bytes."""
+    if argument is None:
+        return 0, 0, 0
+    if argument.n == pickletools.UP_TO_NEWLINE:
+        return 2 if argument is pickletools.stringnl_noescape_pair else 1, 0, 0
+    prefix = _PREFIXES.get(argument.n, 0)
+    return 0, 0 if prefix else argument.n, prefix
+
+
+_OPCODES: Final = {each.code.encode("latin-1"): _follows(each.arg) for each in pickletools.opcodes}
+
+#: pickle's unpickler in Python: every Unpickler of a guarded process is this class, or made of it.
+_Unpickler: Final[Any] = pickle._Unpickler
+#: What a subclass may have of its own; other parts of it would be another reading of the bytes.
+_MAY_DIFFER = {"load", "find_class", "persistent_load"}
+_READING = {name for name in vars(_Unpickler) if not name.startswith("__")} - _MAY_DIFFER
+#: Encodings in which text of Python 2, where it is ASCII, reads as it does here.
+_LIKE_ASCII = {"ascii", "latin1", "latin-1", "utf-8", "utf8"}
+
+#: What :func:`guard` was given; None in a process that is not guarded.
+_guarded: tuple[Profile, Limits] | None = None
+
+
+def one_pickle(read: Callable[[int], Any], limits: Limits) -> bytes:
+    """Return the next pickle of a file, up to its STOP or to where it can be no pickle any more.
+
+    :param read: returns as many bytes as it is asked for, fewer only where the file ends. It is
+        asked for no byte after STOP, and for no more at once than ``limits.max_bytes`` leaves.
+    :raises EOFError: the file has no further byte, as pickle says it of a file of several.
+    :raises PayloadError: the pickle is larger than ``limits.max_bytes``.
+    """
+    taken = bytearray()
+    most = limits.max_bytes
+    while True:
+        code = read(1)
+        if not code and not taken:
+            raise EOFError("the file holds no further pickle")
+        taken += code
+        if code == _STOP or code not in _OPCODES:
+            break
+        lines, size, prefix = _OPCODES[code]
+        if prefix:
+            length = read(prefix)
+            taken += length
+            size = int.from_bytes(length, "little")
+        if len(taken) + size > most:
+            raise over("max-bytes", "the pickle is larger than allowed")
+        if size:
+            argument = read(size)
+            taken += argument
+            if len(argument) != size:
+                break
+        while lines and len(taken) <= most:
+            byte = read(1)
+            taken += byte
+            lines = lines - (byte == b"\n") if byte else 0
+    return bytes(taken)
+
+
+def guard(*, profile: str | Sequence[str] | Profile = "data", limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
+    """Have all of this process's unpicklers refuse what *profile* does not list, until it ends.
+
+    Call it before other imports. A second call with the same arguments changes nothing. Errors are
+    those of :func:`safeser.pickles.loads`, and ``EOFError`` at the end of a file.
+
+    :param profile: as of :func:`safeser.pickles.loads`.
+    :param limits: of each pickle.
+    :raises ConfigError: the process is guarded with other arguments, something forbids the audit
+        hook, or a class is derived of CPython's unpickler already.
+    """
+    global _guarded  # noqa: PLW0603 - a process is guarded once
+    listed = Profile.of(profile)
+    if _guarded is not None:
+        if _guarded != (listed, limits):
+            raise ConfigError(
+                "this process is guarded already, with another profile or other limits",
+                rule="pickle.guarded",
+                fix="Call guard() once, before other imports.",
+            )
+        return
+    stock: Any = pickle.Unpickler
+    derived = stock.__subclasses__()
+    if derived:
+        named = f"{derived[0].__module__}.{derived[0].__qualname__}"
+        raise ConfigError(
+            f"{named} is derived of CPython's unpickler already",
+            rule="pickle.guarded",
+            fix="Call guard() before other imports.",
+        )
+    sys.addaudithook(_refuse_lookups)
+    try:
+        sys.audit("pickle.find_class", "safeser", "guard")
+    except PolicyDenied:
+        pass
+    else:  # an earlier hook forbids further ones, which the interpreter does not tell
+        raise ConfigError("another audit hook forbids this one", rule="pickle.guarded")
+    copyreg.clear_extension_cache()  # objects that extension codes find without a lookup
+    _guarded = listed, limits
+    _Unpickler.load, _Unpickler.find_class = _load, _find_class
+    instead = {
+        id(stock): _Unpickler,
+        # Static methods, since classes have them as attributes, which binds functions of Python.
+        id(pickle.load): staticmethod(pickle._load),  # type: ignore[attr-defined]  # typeshed lacks it
+        id(pickle.loads): staticmethod(pickle._loads),  # type: ignore[attr-defined]  # typeshed lacks it
+    }
+    for module in list(sys.modules.values()):
+        if isinstance(module, ModuleType):
+            names = vars(module)
+            names.update({k: instead[id(v)] for k, v in list(names.items()) if id(v) in instead})
+
+
+def _refuse_lookups(event: str, arguments: tuple[Any, ...]) -> None:
+    """Refuse what CPython's own unpicklers ask before they look up a global."""
+    if event == "pickle.find_class":
+        raise PolicyDenied(
+            "the process is guarded, and a name of CPython's unpickler was taken before",
+            rule="pickle.guarded",
+            fix="Call guard() before other imports.",
+        )
+
+
+def _find_class(self: Any, module: str, name: str) -> Any:
+    """Return the global that the profile lists, in place of ``Unpickler.find_class``."""
+    assert _guarded is not None
+    entry = _guarded[0].get(f"{module}:{name}")
+    if entry is None:
+        raise PolicyDenied(
+            f"{module}:{name} is asked for, and profile {_guarded[0].name} does not list it",
+            rule="pickle.guarded",
+            fix="Add it to the profile that guard() is given, if it may be built.",
+        )
+    return _guarded[0].object_of(entry)
+
+
+def _load(self: Any) -> Any:
+    """Return the next object of the file, in place of ``Unpickler.load``."""
+    assert _guarded is not None
+    profile, limits = _guarded
+    with Reported("safeser.pickles.guard"):
+        _check_reading(self)
+        persistent = (
+            getattr(self.persistent_load, "__func__", None) is not _Unpickler.persistent_load
+        )
+        budget = Budget(limits)
+        data = one_pickle(self._file_read, limits)
+        parsed = parse(data, limits=limits, budget=budget, persistent=persistent)
+        buffers = list(islice(self._buffers or (), parsed.program.buffers))
+        judged = parsed.judged(profile, buffers=len(buffers))
+        if getattr(self.find_class, "__func__", None) is not _find_class:
+            _ask(self.find_class, parsed.program, profile)
+        load = self.persistent_load if persistent else None
+        return judged.build(buffers, budget, persistent_load=load)
+
+
+def _check_reading(unpickler: Any) -> None:
+    """Refuse an unpickler that reads otherwise than safeser does: what is judged must be built."""
+    own = _READING & vars(unpickler).keys()
+    for base in takewhile(lambda base: base is not _Unpickler, type(unpickler).__mro__):
+        own |= _READING & vars(base).keys()
+    if own:
+        raise PolicyDenied(
+            f"{type(unpickler).__qualname__} reads opcodes its own way ({', '.join(sorted(own))})",
+            rule="pickle.guarded",
+            fix="Read the file by safeser.pickles.load, or have it written as a plain pickle.",
+        )
+    if not unpickler.fix_imports or str(unpickler.encoding).lower() not in _LIKE_ASCII:
+        raise PayloadError(
+            "a guarded process reads with fix_imports, and text of Python 2 as ASCII alone",
+            rule="pickle.guarded",
+            fix="Leave fix_imports and encoding out, or have the pickle written by Python 3.",
+        )
+
+
+def _ask(find_class: Any, program: Program, profile: Profile) -> None:
+    """Have an unpickler's own *find_class* refuse what it will; it cannot redirect a name."""
+    for name in sorted({use.name for use in judge(program, profile, persistent=True)}):
+        entry = profile.get(name)
+        if entry is not None and find_class(*name.split(":")) is not profile.object_of(entry):
+            raise PolicyDenied(
+                f"the program's find_class has another object for {name} than the profile",
+                rule="pickle.guarded",
+                fix="Allow the object under its own name, and have it written under that name.",
+            )

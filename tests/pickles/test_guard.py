@@ -1,0 +1,264 @@
+"""safeser.pickles.guard: each row of its page, and what a guarded process does with streams.
+
+A process is guarded until it ends, so each of these runs in one of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pages import Page
+from tests.pickles import spellings
+from tests.processes import PATIENCE, measured
+
+PAGE = Page("how-to/guard.md")
+ROWS = {
+    row: words
+    for row, *words in re.findall(
+        r"^\| (.+?) \| (judged|refused|no start) \| (\w+) \|$", PAGE.text, re.MULTILINE
+    )
+}
+NO_START = [row for row, (before, _) in ROWS.items() if before == "no start"]
+
+
+def in_process(folder, *arguments, **environment):
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=measured({**os.environ, **environment}),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def spelled(folder, when, rows):
+    ended = in_process(folder, spellings.__file__, when, *rows)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("spellings")
+    return {
+        "before": spelled(folder, "before", [row for row in ROWS if row not in NO_START]),
+        "after": spelled(folder, "after", ROWS),
+    }
+
+
+def test_the_page_has_each_spelling():
+    assert [*ROWS] == [*spellings.SPELLINGS]
+    assert len(ROWS) >= 10
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("row", spellings.SPELLINGS)
+def test_a_spelling_is_caught_as_the_page_says(found, row, when):
+    word = ROWS[row][when == "after"]
+    assert found[when].get(row, "no start") == word
+
+
+@pytest.mark.parametrize("row", NO_START)
+def test_a_process_with_what_the_guard_cannot_reach_is_not_guarded(tmp_path, row):
+    assert spelled(tmp_path, "before", [row]) == {row: "no start"}
+
+
+def test_the_same_pickles_do_what_they_say_without_a_guard(tmp_path, monkeypatch):
+    # Or the table would be of bytes that nothing loads.
+    monkeypatch.chdir(tmp_path)
+    for row in ("`import pickle`, `pickle.loads`", "`joblib.load`", "`pandas.read_pickle`"):
+        assert spellings.outcome(spellings.SPELLINGS[row]()) == "RAN"
+        Path("ran").rmdir()
+
+
+BEGINNING = """
+import datetime, io, pickle, sys
+from safeser import pickles
+from safeser.errors import ConfigError, PayloadError, PolicyDenied, SafeserError
+
+def refused(call, kind=SafeserError):
+    try:
+        made = call()
+    except kind as error:
+        return error.rule
+    raise AssertionError(made)
+
+class Evil:
+    def __reduce__(self):
+        return print, ("RAN",)
+
+EVIL = pickle.dumps(Evil())
+DAY = datetime.date(2026, 11, 29)
+"""
+
+#: What a guarded process does, and by which rule it refuses.
+GUARDED = {
+    "several pickles in a file": """
+pickles.guard()
+file = io.BytesIO(pickle.dumps(1) + EVIL + pickle.dumps(DAY) + b"the rest")
+assert pickle.load(file) == 1
+assert refused(lambda: pickle.load(file)) == "pickle.global"
+assert pickle.Unpickler(file).load() == DAY
+assert file.read() == b"the rest"
+try:
+    pickle.load(file)
+    raise AssertionError
+except EOFError:
+    pass
+assert pickle.loads(pickle.dumps(DAY) + b"the rest") == DAY
+""",
+    "a file that ends too early": """
+pickles.guard()
+for end in range(1, len(EVIL)):
+    assert refused(lambda: pickle.loads(EVIL[:end]), PayloadError).startswith("pickle.")
+assert refused(lambda: pickle.loads(b"\\xff"), PayloadError) == "pickle.opcode"
+""",
+    "an own find_class refuses, and redirects nothing": """
+pickles.guard()
+class Narrow(pickle.Unpickler):
+    def find_class(self, module, name):
+        raise KeyError(module)
+class Redirecting(pickle.Unpickler):
+    def find_class(self, module, name):
+        return print
+class Mapping(pickle.Unpickler):
+    def find_class(self, module, name):
+        return super().find_class({}.get(module, module), name)
+data = pickle.dumps(DAY)
+try:
+    Narrow(io.BytesIO(data)).load()
+    raise AssertionError
+except KeyError:
+    pass
+assert refused(Redirecting(io.BytesIO(data)).load) == "pickle.guarded"
+assert Mapping(io.BytesIO(data)).load() == DAY
+assert refused(Mapping(io.BytesIO(EVIL)).load) == "pickle.global"
+for each in (Narrow, Redirecting, Mapping):
+    assert each(io.BytesIO(pickle.dumps([1]))).load() == [1]
+stock = pickle.Unpickler(io.BytesIO(data))
+assert refused(lambda: stock.find_class("os", "system")) == "pickle.guarded"
+assert stock.find_class("datetime", "date") is datetime.date
+""",
+    "persistent ids": """
+pickles.guard()
+class Pickler(pickle.Pickler):
+    def persistent_id(self, obj):
+        return "day" if obj is DAY else None
+class Unpickler(pickle.Unpickler):
+    def persistent_load(self, pid):
+        return {"day": DAY}[pid]
+file = io.BytesIO()
+Pickler(file).dump([DAY, DAY])
+data = file.getvalue()
+assert Unpickler(io.BytesIO(data)).load() == [DAY, DAY]
+bound = pickle.Unpickler(io.BytesIO(data))
+bound.persistent_load = {"day": DAY}.get
+assert bound.load() == [DAY, DAY]
+assert refused(lambda: pickle.loads(data)) == "pickle.persistent-id"
+""",
+    "buffers out of band": """
+pickles.guard()
+buffers = []
+data = pickle.dumps([pickle.PickleBuffer(b"one"), 2], protocol=5, buffer_callback=buffers.append)
+assert pickle.loads(data, buffers=buffers) == [b"one", 2]
+assert pickle.loads(data, buffers=iter([*buffers, b"more"])) == [b"one", 2]
+assert refused(lambda: pickle.loads(data)) == "pickle.buffers"
+""",
+    "options for Python 2": """
+pickles.guard()
+assert pickle.loads(pickle.dumps(DAY), encoding="latin1", fix_imports=True) == DAY
+for options in ({"encoding": "bytes"}, {"encoding": "utf-16"}, {"fix_imports": False}):
+    assert refused(lambda: pickle.loads(pickle.dumps(1), **options)) == "pickle.guarded"
+""",
+    "a class that has loads as its own": """
+pickles.guard()
+class Serializer:
+    loads = pickle.loads
+assert Serializer().loads(pickle.dumps(DAY)) == DAY
+""",
+    "a profile and limits of one's own": """
+from safeser import Limits
+pickles.guard(profile=("data", "numpy"), limits=Limits(max_bytes=1000))
+import numpy
+assert pickle.loads(pickle.dumps(numpy.arange(3))).tolist() == [0, 1, 2]
+assert refused(lambda: pickle.loads(pickle.dumps(b"x" * 1000)), PayloadError) == "pickle.max-bytes"
+""",
+    "a second call": """
+pickles.guard(profile=("data", "numpy"))
+pickles.guard(profile=("data", "numpy"))
+assert refused(pickles.guard, ConfigError) == "pickle.guarded"
+assert refused(lambda: pickles.guard(profile="code"), ConfigError) == "config.profile"
+""",
+    "what puts CPython's functions back": """
+kept = pickle.load, pickle.loads, pickle.Unpickler
+pickles.guard()
+table = {"loads": kept[1]}
+pickle.load, pickle.loads, pickle.Unpickler = kept
+assert refused(lambda: pickle.loads(EVIL)) == "pickle.guarded"
+assert refused(lambda: pickle.load(io.BytesIO(EVIL))) == "pickle.guarded"
+assert refused(pickle.Unpickler(io.BytesIO(EVIL)).load) == "pickle.guarded"
+assert table["loads"](pickle.dumps([1])) == [1]
+""",
+    "a hook that forbids further hooks": """
+def hook(event, arguments):
+    if event == "sys.addaudithook":
+        raise RuntimeError
+sys.addaudithook(hook)
+assert refused(pickles.guard, ConfigError) == "pickle.guarded"
+assert pickle.loads(EVIL) is None  # it said so, and changed nothing
+sys.stdout.flush()
+""",
+    "granted code of a channel": """
+from safeser.pickles.stock import load_code
+pickles.guard()
+assert refused(lambda: load_code(EVIL)) == "pickle.global"
+""",
+    "safeser's own reader": """
+pickles.guard()
+wide = pickles.loads(pickles.dumps({"a": 1j}), profile=("data", "numpy"))
+assert wide == {"a": 1j}
+""",
+}
+
+
+@pytest.mark.parametrize("case", GUARDED)
+def test_a_guarded_process(tmp_path, case):
+    ended = in_process(tmp_path, "-c", BEGINNING + GUARDED[case])
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ("RAN" in ended.stdout) == ("forbids" in case)
+
+
+def sitecustomize(folder, text):
+    (folder / "sitecustomize.py").write_text(text, "utf-8")
+    (folder / "program.py").write_text(
+        "import pickle, sys\n"
+        f"print(pickle.loads({spellings.LISTED!r}))\n"
+        f"pickle.loads({spellings.HOSTILE!r})\n"
+        "print('the program goes on')\n"
+    )
+    return in_process(folder, "program.py", PYTHONPATH=str(folder))
+
+
+def test_the_recipe_guards_a_program(tmp_path):
+    ended = sitecustomize(tmp_path, PAGE.files["sitecustomize.py"])
+    assert ended.stdout == "2026-11-29\n"
+    assert "PolicyDenied: posix:mkdir is called" in ended.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_program_whose_guard_fails_does_not_start(tmp_path):
+    recipe = PAGE.files["sitecustomize.py"]
+    ended = sitecustomize(tmp_path, recipe.replace('("data", "numpy")', '"mistyped"'))
+    assert ended.returncode != 0
+    assert ended.stdout == ""
+    assert "no guard: there is no profile mistyped" in ended.stderr
+    assert not (tmp_path / "ran").exists()
