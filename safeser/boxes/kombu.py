@@ -25,9 +25,9 @@ from kombu import serialization
 from kombu.exceptions import DecodeError
 
 from safeser.channel.box import Box, Opened
-from safeser.channel.once import Once
 from safeser.errors import ConfigError, EnvelopeError, PayloadError, SafeserError
 from safeser.gate.detached import Facts
+from safeser.once import Once
 
 __all__ = ["SealedRedis", "SealedTask", "install", "register"]
 
