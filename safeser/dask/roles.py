@@ -26,7 +26,6 @@ from safeser.dask.settings import (
     settings_for,
     unrecorded_channel,
 )
-from safeser.dask.worker.confinement import require_no_nanny
 from safeser.errors import ConfigError, SafeserError
 from safeser.operations import Server
 from safeser.policy import Policy
@@ -214,6 +213,21 @@ def is_command() -> bool:
     """Tell whether this process runs ``dask scheduler`` or ``dask worker``."""
     parts = Path(sys.argv[0]).parts
     return parts[-1:] in _COMMANDS or parts[-2:] in _COMMANDS
+
+
+def require_no_nanny(policy: Policy, principal: str) -> None:
+    """Raise :class:`ConfigError` if *policy* confines workers of *principal*, which have a nanny.
+
+    A nanny runs plugins before it starts its worker.
+    """
+    listed = policy.principals.get(principal)
+    if listed is not None and listed.confined is not None:
+        raise ConfigError(
+            "a nanny starts this worker, which its policy confines, and runs outside of the"
+            " sandbox",
+            rule="confined.nanny",
+            fix="Start it with 'safeser confined -- dask worker ... --no-nanny'.",
+        )
 
 
 def require_fit(server: Server, policy: Policy, principal: str) -> None:

@@ -13,6 +13,7 @@ from safeser.gate.handshake import REFUSED
 from safeser.gate.values import Kind
 from safeser.identity import KeyState
 from tests.channel.rosters import changed
+from tests.refusal import refusal
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ def test_an_unlisted_key_is_refused_and_recorded(doors, policy, ends):
     bea = doors.channel("bea", policy)
     bea.adopt(roster=changed(bea.standing.listed, "ann", state=KeyState.RETIRED))
     answering = Answering(bea, ends[1])
-    with pytest.raises(AuthenticationError, match="refused this process"):
+    with refusal(AuthenticationError, "authentication.refused"):
         doors.channel("ann", policy).dial(ends[0].send, received(ends[0]))
     assert isinstance(answering.link(), AuthenticationError)
     assert [event["rule"] for event in bea.audit.events][1:] == ["authentication.key"]

@@ -20,6 +20,7 @@ from safeser.dask.stock.headers import Translator
 from safeser.dask.stock.wire import Room
 from safeser.dask.transport.session_control import SessionControl
 from safeser.dask.wire.reader import Reader
+from safeser.errors import SafeserError
 from safeser.gate.values import Limits
 from tests.sentences.sentence import Sentence
 
@@ -28,8 +29,9 @@ NO_HEADER = SimpleNamespace(header=b"x", frames=())
 
 
 def a_traceback_of_bytes() -> None:
-    (error,) = translate._no_traceback(b"x").refused
-    raise error
+    refused: list[SafeserError] = []
+    translate._no_traceback(b"x", refused)
+    raise refused[0]
 
 
 def guarded_beside_a_worker() -> None:
@@ -82,7 +84,7 @@ ROWS = [
     ),
     Sentence(
         "raw.topic",
-        lambda: translate._shown_element("event", {"topic": 1}, bool),
+        lambda: translate._show_element("event", {"topic": 1}, bool, []),
         "the topic of an event must be a name",
     ),
     Sentence(
@@ -92,7 +94,7 @@ ROWS = [
     ),
     Sentence(
         "raw.type",
-        lambda: translate._for_scheduler("task-finished", {"type": 1}),
+        lambda: translate._for_scheduler("task-finished", {"type": 1}, []),
         "the type of a result must be a name",
     ),
     Sentence("raw.warn", lambda: translate._warning_event((0, 1)), "a warning must be text"),

@@ -17,12 +17,13 @@ from typing import Any
 from safeser import confinement
 from safeser.channel import Channel
 from safeser.confinement import Outcome, Unconfined
+from safeser.dask.roles import require_no_nanny
 from safeser.dask.settings import Settings
 from safeser.errors import ConfigError, PolicyDenied
 from safeser.operations import Server
 from safeser.policy import Confined, Policy, locate
 
-__all__ = ["REPORT", "demand_for", "own_files", "prove", "require_no_nanny", "require_report"]
+__all__ = ["REPORT", "demand_for", "own_files", "prove", "require_report"]
 
 #: The field of ``extra`` in which a worker reports its confinement when it registers.
 REPORT = "safeser-confined"
@@ -49,20 +50,6 @@ def demand_for(policy: Policy, principal: str) -> Confined | None:
     """Return what *policy* demands of processes of *principal*."""
     listed = policy.principals.get(principal)
     return None if listed is None else listed.confined
-
-
-def require_no_nanny(policy: Policy, principal: str) -> None:
-    """Raise :class:`ConfigError` if *policy* confines workers of *principal*, which have a nanny.
-
-    A nanny runs plugins before it starts its worker.
-    """
-    if demand_for(policy, principal) is not None:
-        raise ConfigError(
-            "a nanny starts this worker, which its policy confines, and runs outside of the"
-            " sandbox",
-            rule="confined.nanny",
-            fix="Start it with 'safeser confined -- dask worker ... --no-nanny'.",
-        )
 
 
 def prove(channel: Channel, settings: Settings, nanny: str | None) -> dict[str, Any] | None:
