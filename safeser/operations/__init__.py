@@ -13,15 +13,24 @@ hears of, stays with the authority that it is on a scheduler or nanny.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from importlib import import_module
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from safeser.operations.ceilings import FLOOR, MANY, UNBOUNDED, Ceiling, ceilings
+from safeser.operations.ceilings import FLOOR, MANY, UNBOUNDED, Ceiling
 from safeser.operations.operation import Channel, Encoding, Operation, Server
-from safeser.operations.releases import FIRST, Release, installed, is_between, release
-from safeser.operations.shapes import Shape, fields
+from safeser.operations.releases import FIRST, Release, release
 from safeser.operations.table import ROWS
+
+if TYPE_CHECKING:
+    from safeser.operations.rows import (
+        ENVELOPE,
+        OPERATIONS,
+        installed,
+        is_alone,
+        lookup,
+        operations_in,
+    )
 
 __all__ = [
     "ENVELOPE",
@@ -46,55 +55,9 @@ __all__ = [
     "release",
 ]
 
-#: Fields of every request, which Dask's loop takes away before the handler is called.
-ENVELOPE: Mapping[str, Shape] = MappingProxyType(
-    fields(("op:text", "reply:flag", "close:flag", "serializers:word*?"))
-)
-
-#: Groups whose operations hand over code or files, as plain bytes in their fields.
-_OF_CODE = frozenset({"run", "plugins", "files", "actors"})
-
-#: How users' values stand in the fields of operations that carry them.
-_VALUES = frozenset({Encoding.MARKED, Encoding.WRAPPED, Encoding.NESTED})
-
-
-def _with_fields(row: Operation, given: Release) -> Operation:
-    dated = (each.partition("@") for each in row.spelt)
-    listed = tuple(field for field, _, when in dated if _is_in(when, given))
-    takes = MappingProxyType(fields(listed))
-    loops = ENVELOPE if row.channel is Channel.RPC else {"op": ENVELOPE["op"]}
-    # A relay carries any operation, those of code as well.
-    code = row.group in _OF_CODE or Encoding.NESTED in row.fields.values()
-    values = not _VALUES.isdisjoint(row.fields.values())
-    return replace(
-        row,
-        spelt=listed,
-        takes=takes,
-        shapes=MappingProxyType({**takes, **loops}),
-        ceilings=ceilings(
-            listed, code=code, bulk=row.bulk, heard=row.server is Server.CLIENT, values=values
-        ),
-    )
-
-
-def _is_in(when: str, given: Release) -> bool:
-    if when.startswith("<"):
-        return is_between(given, "", when[1:])
-    return is_between(given, when, "")
-
-
 #: The rows of all releases, without their fields: what a policy is about. A policy file is valid or
 #: not whatever release is installed where it is read.
 IN_ANY_RELEASE: tuple[Operation, ...] = ROWS
-
-
-def operations_in(given: Release) -> tuple[Operation, ...]:
-    """Return the rows of the release *given*, server by server, with the fields that it takes."""
-    return tuple(_with_fields(row, given) for row in IN_ANY_RELEASE if row.is_in(given))
-
-
-#: The rows of the installed release, or of the newest one where none is installed.
-OPERATIONS: tuple[Operation, ...] = operations_in(installed())
 
 #: Every name that stands for an operation on any server in any release: what a policy can grant.
 NAMES = frozenset(operation.name for operation in IN_ANY_RELEASE)
@@ -108,38 +71,14 @@ GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
 )
 
 
-def _by_wire() -> Mapping[tuple[Server, Channel, str], tuple[Operation, ...]]:
-    """Return the rows of each name on the wire, the most powerful first."""
-    rows: dict[tuple[Server, Channel, str], list[Operation]] = {}
-    for row in OPERATIONS:
-        rows.setdefault((row.server, row.channel, row.wire), []).append(row)
-    return {
-        key: tuple(sorted(each, key=lambda row: -row.kind.strength)) for key, each in rows.items()
-    }
+#: Imported when first used: a policy is about no release, and to find the installed one takes as
+#: long as to read the policy.
+_OF_A_RELEASE = {"ENVELOPE", "OPERATIONS", "installed", "is_alone", "lookup", "operations_in"}
 
 
-_FOUND = _by_wire()
-_ALONE = {key: rows[0] for key, rows in _FOUND.items() if len(rows) == 1}
-
-
-def lookup(
-    server: Server, channel: Channel, name: str, message: Mapping[str, Any] | None = None
-) -> Operation | None:
-    """Return what *name* stands for on *server* and *channel*, or None if nothing does.
-
-    :param message: what was said. Where rows share *name*, it is the least powerful one that the
-        message fits; without a message, and for one that fits none, the most powerful.
-    """
-    key = (server, channel, name)
-    alone = _ALONE.get(key)  # as nearly all are
-    if alone is not None:
-        return alone
-    rows = _FOUND.get(key)
-    if rows is None or message is None:
-        return None if rows is None else rows[0]
-    return next((row for row in rows[:0:-1] if row.fits(message)), rows[0])
-
-
-def is_alone(row: Operation) -> bool:
-    """Tell whether no other row shares the name of *row* on the wire."""
-    return _ALONE.get((row.server, row.channel, row.wire)) == row
+def __getattr__(name: str) -> Any:
+    if name not in _OF_A_RELEASE:
+        raise AttributeError(f"module 'safeser.operations' has no attribute {name!r}")
+    found = import_module("safeser.operations.rows")
+    globals().update({each: getattr(found, each) for each in _OF_A_RELEASE})
+    return globals()[name]

@@ -7,11 +7,9 @@ The one rule: a difference between releases is stated by the row or the field th
 from __future__ import annotations
 
 import re
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import TypeAlias
 
-__all__ = ["FIRST", "NEWEST", "Release", "installed", "is_between", "release"]
+__all__ = ["FIRST", "NEWEST", "Release", "is_between", "release"]
 
 #: The numbers of a release: ``2026.8.0`` is ``(2026, 8, 0)``, and so is what is built after it.
 Release: TypeAlias = tuple[int, ...]
@@ -34,15 +32,6 @@ def release(text: str) -> Release:
     if found is None:
         raise ValueError(f"{text!r} is no release")
     return tuple(map(int, found[0].split(".")))
-
-
-@cache
-def installed() -> Release:
-    """Return the installed release of distributed, or :data:`NEWEST` where there is none."""
-    try:
-        return release(version("distributed"))
-    except (PackageNotFoundError, ValueError):
-        return NEWEST
 
 
 def is_between(given: Release, since: str, until: str) -> bool:

@@ -20,8 +20,8 @@ from safeser.operations import (
     installed,
     operations_in,
     release,
-    releases,
 )
+from safeser.operations import rows as of_release
 from safeser.operations.releases import NEWEST
 
 BEFORE, AFTER = release("2026.3.0"), release("2026.6.0")
@@ -54,8 +54,8 @@ def test_without_a_release_the_newest_rows_count(
             raise PackageNotFoundError
         return said
 
-    monkeypatch.setattr(releases, "version", version)
-    assert installed.__wrapped__() == NEWEST
+    monkeypatch.setattr(of_release, "version", version)
+    assert installed() == NEWEST
     assert operations_in(NEWEST) == operations_in(release("2026.8.0"))
 
 
