@@ -49,10 +49,11 @@ def built(
         if len(nodes) == 1 and nodes[0].serializer == "dask":  # as most payloads
             (node,) = nodes
             kind = typed[node.type]
-            return _decoded(node, kind, [], context, budget)
+            words = hosted.words_of(context) if kind.contextual else None
+            return _decoded(node, kind, [], words, budget)
         if any(node.serializer not in FAMILIES for node in nodes):
             own_families.look_for(grant.families)
-        builder = _Builder(grant, limits, budget, typed, context)
+        builder = _Builder(grant, limits, budget, typed, hosted.words_of(context))
         for node in reversed(nodes):
             node.value = builder.build(node)
         return nodes[0].value
@@ -76,7 +77,7 @@ class _Builder:
     limits: Limits
     budget: Budget
     typed: Mapping[str, Typed]
-    context: Context | Mapping[str, Any] | None
+    context: dict[str, Any] | None
 
     def build(self, node: Node) -> Any:
         if node.serializer == "msgpack":
@@ -132,7 +133,7 @@ class _Builder:
             family.loads,
             header,
             node.frames,
-            context=hosted.words_of(self.context),
+            context=self.context,
             contextual=family.loads_context,
             views=family.views,
             limits=self.limits,
@@ -143,7 +144,7 @@ def _decoded(
     node: Node,
     typed: Typed,
     values: list[Any],
-    context: Context | Mapping[str, Any] | None,
+    context: dict[str, Any] | None,
     budget: Budget | None,
 ) -> Any:
     """Decode a checked node by *typed*, given the values of its children."""
@@ -151,7 +152,7 @@ def _decoded(
         if typed.budgeted:
             return typed.decode(node, values, budget)
         if typed.contextual:
-            return typed.decode(node, values, hosted.words_of(context))
+            return typed.decode(node, values, context)
         return typed.decode(node, values)
     except SafeserError as error:
         error.where = error.where or node.where

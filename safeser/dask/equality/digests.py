@@ -46,7 +46,7 @@ MOST = 2_000_000
 _KIB = 10
 #: What those that are there may cost beyond what arrived: honest definitions have equal parts.
 _FREE = 50_000
-_FOR_EACH = 4
+_FOR_EACH = 10
 #: Values whose digests are known are forgotten from here on.
 _MOST_KEPT = 100_000
 
@@ -127,12 +127,12 @@ class Digests:
         self._arrived = arrived
         if len(self._walk) > _MOST_KEPT:
             self._walk = self._new_walk()
-        walk, self._walk = self._walk, self._new_walk()
+        walk, self._walk = self._walk, self._new_walk()  # in case that it ends half way
         encoding = walk.encode(value)
         if walk.undetermined:  # deeper than what pickle writes, or a cycle that was made to be slow
             self._most = 0
         self.spend(0, arrived=arrived)
-        self._walk = walk  # it has not ended half way
+        self._walk = walk
         return encoding
 
     def differing(self, first: Any, second: Any) -> tuple[str, Any, Any] | None:
@@ -193,8 +193,9 @@ class Digests:
             parts = value
         if not _PLAIN.issuperset(map(id, map(type, parts))):
             return None
-        sizes = [*map(getsizeof, parts)]
-        if cls in _HOLDERS and max(sizes, default=0) > _SMALL << 2:
+        # That of a text in memory grows when it is pickled.
+        sizes = [len(each) if type(each) is str else getsizeof(each) for each in parts]
+        if cls in _HOLDERS and max(sizes, default=0) > _SMALL:
             return None  # others may hold the same text
         self._spend(sum(sizes) >> _KIB)
         encoding = write(value)

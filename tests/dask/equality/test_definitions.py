@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import operator
+import pickle
+import sys
 from collections import OrderedDict, defaultdict
 from typing import Any
 
@@ -257,6 +259,15 @@ def test_sharing_costs_nothing_and_size_is_bounded():
 
     assert same(grown(), grown())
     assert not same([[n] for n in range(50)], [[n] for n in range(50)], most=20)
+
+
+def test_a_text_that_was_pickled_is_the_same():
+    first, second = ("\u20ac" * 900 for _ in range(2))
+    before = sys.getsizeof(first)
+    assert pickle.dumps(first)  # it keeps the bytes
+    assert sys.getsizeof(first) > before
+    assert same([first, 1], [second, 1])
+    assert same({"a": first}, {"a": second})
 
 
 def test_what_was_fused_with_something_else_differs():

@@ -191,7 +191,7 @@ COSTS: dict[str, tuple[list[Any], list[Any], bool, int]] = {
         False,
         8000,
     ),
-    "circles of two sizes": ([ring(1451)], [ring(1399)], False, 120_000),
+    "circles of two sizes": ([ring(1451)], [ring(1399)], False, 130_000),
     "something small beside something large": (
         [DataNode("x", [[at, []] for at in range(60_000)])],
         [DataNode("x", [])],
@@ -202,7 +202,7 @@ COSTS: dict[str, tuple[list[Any], list[Any], bool, int]] = {
         [DataNode("x", [[at, []] for at in range(1000)]) for _ in range(300)],
         [DataNode("x", [at]) for at in range(300)],
         False,
-        60_000,
+        90_000,
     ),
     "too deep": (
         [DataNode("x", nested(30_000, 1))],
