@@ -442,11 +442,6 @@ def test_a_process_signs_by_a_listed_signing_key_alone(folder, ann):
         ann.seal(5, to="bea", about=Q, ttl=60, signed=True)
 
 
-def test_an_id_has_sixteen_bytes() -> None:
-    with refusal(ConfigError, "box.id"):
-        Facts(bytes(15), 0, 60, Q)
-
-
 def test_a_replaced_key_of_the_recipient_is_said_so(folder, ann, bea):
     data = ann.seal(5, to="bea", about=Q, ttl=60)
     new = Identity.generate("bea")
