@@ -296,6 +296,9 @@ def test_a_result_is_read_as_that_of_its_own_task(world):
 
 
 def test_the_log_has_each_refusal(world):
+    for attack in (forged, stranger, stock_pickle, a_result):
+        world.push(*attack(world))
+    assert world.ran() == []
     rules = {each.text("rule") for each in safeser.audit.read(world.folder / "worker" / "audit")}
     assert {"key.unlisted", "context.none", "box.about", "envelope.format"} <= rules
 
