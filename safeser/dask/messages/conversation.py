@@ -226,11 +226,11 @@ class Conversation:
             ceiling_of = ceilings_of(self.link, self.server, Channel.RPC)
         elif self.state in _BATCHES:
             assert self._elements is not None
-            ceiling_of = ceilings_of(self.link, self._elements.reads, Channel.STREAM)
-            parsed, errors = parse_batch(verified.frames, policy.limits, ceiling_of)
-            for error in errors:
-                refusals.note(error)
-            return Message(verified, *parsed, policy)
+            reads = self._elements.reads
+            ceiling_of = ceilings_of(self.link, reads, Channel.STREAM)
+            relayed = reads is not Server.SCHEDULER  # which says what its clients make it say
+            at = (verified.frames, policy.limits, ceiling_of, refusals.note)
+            return Message(verified, *parse_batch(*at, relayed=relayed), policy)
         return Message(verified, *parse(verified.frames, policy.limits, ceiling_of), policy)
 
     def _malformed(self, error: SafeserError, refusals: Refusals) -> Any:

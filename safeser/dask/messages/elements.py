@@ -6,7 +6,6 @@ ends a stream that others share.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ from safeser.dask.messages.deciding import (
 from safeser.dask.messages.refused import Refusals, element_instead
 from safeser.dask.messages.stream_identity import StreamIdentity
 from safeser.dask.sealed.call import Kept
-from safeser.dask.wire.codec import MOST_STRANGE
+from safeser.dask.wire.codec import MOST_STRANGE, rest_refused
 from safeser.dask.wire.shapes import check_fields
 from safeser.errors import AuditError, SafeserError
 from safeser.gate.values import Kind
@@ -33,8 +32,6 @@ from safeser.operations import Channel, Operation, Server, is_alone, lookup
 from safeser.policy import Policy
 
 __all__ = ["STREAMS", "Elements"]
-
-logger = logging.getLogger("safeser.dask")
 
 #: The tables of a stream's elements: (those that the server reads, those that it writes).
 STREAMS = {
@@ -129,7 +126,7 @@ class Elements:
         records: PendingRecords,
         decided: list[_Decided],
     ) -> None:
-        """Decide each element; drop the rest after too many that are none at all.
+        """Decide each element; refuse the rest after too many that are none at all.
 
         Most elements are of few rows and carry no payloads: of those, the decision is looked up,
         and only who they name and the shapes of their fields remain to be checked.
@@ -138,7 +135,7 @@ class Elements:
         known, again, strange = self.holding(message), dict[str, int](), 0
         for each in elements:
             if strange == MOST_STRANGE:
-                logger.warning("The rest of this message from %s is left out", self.link.peer)
+                refusals.note(rest_refused())
                 break
             try:
                 # No name but a text, since keys may be equal that are not the same.

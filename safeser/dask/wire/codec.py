@@ -12,7 +12,7 @@ there are payloads), then each payload's frames in the order of the table, long 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, NamedTuple, NoReturn
@@ -41,9 +41,10 @@ from safeser.errors import ConfigError, PayloadError, SafeserError
 from safeser.gate.values import ELEMENT, SEALED, Limits, check_principal
 from safeser.operations import FLOOR
 
-#: Elements of one batch that name no known operation, after which its rest is left out: encoders
-#: of other releases may write a few.
-MOST_STRANGE = 100
+#: Elements of one batch that are malformed or name no known operation, after which its rest is
+#: refused as one: encoders of other releases may write a few. Fewer than have a record each
+#: (``safeser.channel.SINGLE_REFUSALS``), so that the refusal of the rest has one too.
+MOST_STRANGE = 50
 
 
 @dataclass(slots=True)  # one for each payload; a frozen one takes three times as long to make
@@ -213,7 +214,7 @@ def parse(frames: Sequence[Any], limits: Limits, ceiling_of: CeilingOf | None = 
         if len(frames) > 1:
             rows = _table(frames[1], frames[2:], limits)
         if rows or reader.references:
-            _check_used(reader, rows)
+            _check_used(reader.references, rows)
     except PayloadError as error:
         # What a malformed request, or batch of one, names, for its record.
         if not error.operation:
@@ -227,16 +228,26 @@ def parse(frames: Sequence[Any], limits: Limits, ceiling_of: CeilingOf | None = 
 _LIST_OF_ONE = msgpack.Packer().pack_array_header(1)
 
 
-def _check_used(reader: Reader, rows: Sequence[PayloadRow]) -> None:
-    if sorted(reader.references) != list(range(len(rows))):
+def _check_used(used: Sequence[int], rows: Sequence[PayloadRow], *, each: bool = True) -> None:
+    """Refuse references that share a row or name none; and, if *each*, rows without a reference."""
+    if (
+        len(set(used)) != len(used)
+        or max(used, default=-1) >= len(rows)
+        or (each and len(used) != len(rows))
+    ):
         raise PayloadError(
             "the message does not use each of its payloads exactly once", rule="payload.table"
         )
 
 
 def parse_batch(
-    frames: Sequence[Any], limits: Limits, ceiling_of: CeilingOf
-) -> tuple[Parsed, list[SafeserError]]:
+    frames: Sequence[Any],
+    limits: Limits,
+    ceiling_of: CeilingOf,
+    note: Callable[[SafeserError], None],
+    *,
+    relayed: bool,
+) -> Parsed:
     """Parse a batch of stream elements; element by element where it cannot be parsed as one.
 
     A scheduler batches what many principals made it say. One element that is nested too deeply, or
@@ -244,8 +255,10 @@ def parse_batch(
     stays within the limits of one message.
 
     :param ceiling_of: of the operations of this stream.
-    :returns: what is left, and why the rest is missing; all after many that name no operation.
-    :raises PayloadError: if the batch is no list of separate elements.
+    :param note: called with why each element is left out; no error of it is kept here.
+    :param relayed: whether others made the peer say what it batches: no number of malformed
+        elements that name an operation takes the rest with it then.
+    :raises PayloadError: if the batch is no list of separate elements, or none of them is at fault.
     """
     if not frames:
         raise PayloadError("the message has no frames", rule="payload.empty")
@@ -253,45 +266,52 @@ def parse_batch(
     # One that is larger than every operation may be is held to its ceiling first.
     if len(frames[0]) <= FLOOR or all(len(element) <= FLOOR for element in slices(frames[0])):
         try:
-            return parse(frames, limits), []
+            return parse(frames, limits)
         except PayloadError as error:
-            whole = error
-    try:
-        parsed, errors = _parse_apart(frames, limits, ceiling_of)
-    except PayloadError as error:
-        raise whole or error from None
-    return parsed, errors or ([] if whole is None else [whole])  # no element may be at fault
-
-
-def _parse_apart(
-    frames: Sequence[Any], limits: Limits, ceiling_of: CeilingOf
-) -> tuple[Parsed, list[SafeserError]]:
-    """Parse each element of a batch by itself, and leave out those at fault."""
+            whole = error.without_frames()  # they hold what was read
+            if ceilings.named_first(frames[0]):  # one element and no batch
+                raise
     rows = _table(frames[1], frames[2:], limits) if len(frames) > 1 else ()
     kept: list[Any] = []
     used: list[int] = []
-    errors: list[SafeserError] = []
-    left, strange = limits.elements, 0
+    # The batch is a level and an element itself. Of the elements that are left for the others, one
+    # that is refused takes none.
+    left, strange, complete = limits.elements - 1, 0, True
+    limits = replace(limits, max_depth=max(1, limits.max_depth - 1))
     for data in slices(frames[0]):
         if strange == MOST_STRANGE:
+            complete = False
+            note(rest_refused())
             break
-        strange += not ceilings.named_first(data)
+        name = ceilings.named_first(data)
         reader = Reader(limits, left)
         try:
             ceilings.check_element(data, limits, ceiling_of)
             value = reader.read(data)
+            reader.charge(1)
         except SafeserError as error:
-            error.operation = error.operation or ceilings.named_first(data)
-            errors.append(error.without_frames())
+            strange += not (relayed and name)
+            complete = False
+            error.operation = error.operation or name
+            note(error)
             continue
+        strange += not name
         left = reader.left
         kept.append(value)
         used += reader.references
-    if len(set(used)) != len(used) or any(index >= len(rows) for index in used):
-        raise PayloadError(
-            "the message does not use each of its payloads once", rule="payload.table"
-        )
-    return Parsed(tuple(kept), rows), errors
+    if complete and whole is not None:
+        raise whole
+    _check_used(used, rows, each=complete)
+    return Parsed(tuple(kept), rows)
+
+
+def rest_refused() -> PayloadError:
+    """Return why the elements of a batch are refused that come after too many strange ones."""
+    return PayloadError(
+        f"the rest of a batch is refused: {MOST_STRANGE} of its elements are malformed or name no"
+        " operation",
+        rule="payload.batch",
+    )
 
 
 def slices(data: Any) -> Iterable[memoryview]:
