@@ -8,6 +8,7 @@ import gc
 import threading
 import tracemalloc
 import weakref
+from types import SimpleNamespace
 
 import pytest
 from distributed.comm.core import CommClosedError
@@ -15,6 +16,7 @@ from distributed.comm.core import CommClosedError
 from safeser.dask.transport import comm as module
 from safeser.dask.transport import frames as frames_module
 from safeser.dask.transport.unfinished import Unfinished
+from safeser.dask.wire.codec import PayloadRow
 from safeser.errors import SafeserError
 from safeser.gate.session import Arrival, SessionClosed
 from tests.dask.forged import forged
@@ -189,6 +191,16 @@ async def test_what_takes_long_to_read_is_read_in_a_thread(wire, monkeypatch):
     w.say({"op": "identity"})
     await comm.read()
     assert len(offloaded) == 3  # to be cut into its frames, and to be understood
+
+
+@pytest.mark.parametrize(("values", "long"), [(50, False), (272, True)])
+async def test_what_has_many_values_is_read_in_a_thread(wire, values, long):
+    """So many refused pickles held the loop for a tenth of a second, in 15 KB."""
+    w = wire("alice")
+    row = PayloadRow({"serializer": "pickle", "writeable": []}, (b"cos\nsystem\n.",))
+    frames = forged({"status": "OK", "data": {f"{at:x}": row for at in range(values)}})
+    assert sum(map(len, frames)) < 1 << 14
+    assert w.comm._takes_long(SimpleNamespace(frames=frames)) is long
 
 
 # --- nothing is kept -----------------------------------------------------------------------------
