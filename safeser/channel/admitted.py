@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from safeser import families as serialization
 from safeser.channel.events import PendingRecords
 from safeser.errors import PolicyDenied, SafeserError
-from safeser.gate.detached import Message
 from safeser.gate.format import byte_count
 from safeser.gate.session import Verified, set_left
 from safeser.gate.values import Context, Grant, Kind, Limits
 from safeser.policy import Policy
 from safeser.policy.questions.shadow import Allowance
 from safeser.policy.rules import WEAKEST
+
+if TYPE_CHECKING:
+    from safeser.gate.detached import Message
 
 
 def is_counted(context: Context) -> bool:
