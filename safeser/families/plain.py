@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from contextlib import suppress
 from itertools import chain
 from typing import Any, NoReturn
 
@@ -274,6 +275,14 @@ _SHORT = 1 << 11
 #: each of these bytes takes 40 at most, as a key and a value of one byte do in a pair.
 _PIECE = 1 << 17
 
+#: How many times the bytes of a value may be passed over in vain, to find where its large items
+#: end. One takes at most four pieces, each no longer than the item is: so much for items that are
+#: just larger than a piece, four in each other.
+_SCANS = 16
+
+#: Failures after which whole items are counted one by one.
+_MISSES = 2
+
 
 def _scan(*pieces: bytes | memoryview) -> int:
     """Pass over the value that begins *pieces*, making nothing, and return where it ends.
@@ -295,6 +304,18 @@ def _end_of(*pieces: bytes) -> int:
         return _scan(*pieces)
     except msgpack.UnpackException:  # what is no msgpack is refused when it is read alone
         return 0
+
+
+def _whole_items(data: bytes, most: int) -> int:
+    """Return how many values, at most so many, stand one after another at the start of *data*."""
+    scanner = msgpack.Unpacker(read_size=len(data), max_buffer_size=len(data))
+    scanner.feed(data)
+    count = 0
+    with suppress(msgpack.UnpackException):
+        while count < most:
+            scanner.skip()
+            count += 1
+    return count
 
 
 #: As many arrays in each other as msgpack reads: with all but the last *n* of them before it, a
@@ -319,7 +340,7 @@ def decode_counted(
     if len(data) > limits.max_array:
         _refuse("a msgpack frame is larger than max_array", "families.too-large")
     data = data if type(data) is bytes else bytes(data)
-    reader = _Reader(limits, room)
+    reader = _Reader(limits, room, len(data))
     deepest = max(min(limits.max_depth, DEPTH_CEILING) - depth, 0)
     if len(data) <= _PIECE:
         value, end = reader.at_once(data, deepest)
@@ -344,10 +365,11 @@ class _Reader:
     :ivar left: bytes of memory that further values may count.
     """
 
-    __slots__ = ("_marks", "_most", "_stamps", "left")
+    __slots__ = ("_again", "_marks", "_most", "_stamps", "left")
 
-    def __init__(self, limits: Limits, room: int) -> None:
+    def __init__(self, limits: Limits, room: int, size: int) -> None:
         self.left = room
+        self._again = _SCANS * size + (1 << 22)  # bytes that may be passed over in vain
         self._most = limits.max_int
         self._marks = 0  # that were read, and not found to be the first in an array
         self._stamps = False  # whether there may be timestamps
@@ -413,7 +435,7 @@ class _Reader:
             _refuse("msgpack is nested too deep", "families.depth")
         self._charge(kind, count)
         items: list[Any] = []
-        before, several = _NESTED[deepest:], 1
+        before, several, missed = _NESTED[deepest:], 1, 0
         while len(items) < count:
             several = min(several, count - len(items))
             # In an array, which takes the place of the container.
@@ -425,12 +447,23 @@ class _Reader:
                 if type(made) is not list:  # the first of them is a mark
                     _refuse_extension()
                 items += made
-                at, several = at + end - 5, 2 * several
-            elif several > 1:
+                at, several = at + end - 5, 2 * several if missed < _MISSES else 1
+                missed = 0
+                continue
+            self._again -= len(piece)
+            if self._again < 0:
+                _refuse("msgpack is nested too deep for its size", "families.depth")
+            # Items of one size are found by halves; else those that are whole in the piece are
+            # counted, and tried once: one of them may be nested too deep.
+            missed += 1
+            if missed < _MISSES:
                 several //= 2
             else:
+                several = _whole_items(piece[5:], several - 1) if missed == _MISSES else 0
+            if not several:
                 item, at = self.by_parts(data, at, deepest - 1)
                 items.append(item)
+                several, missed = 1, 0
         return _closed(kind, items), at
 
     def _charge(self, kind: type, count: int) -> None:

@@ -15,6 +15,7 @@ from safeser import families
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain
 from safeser.gate.values import Limits
+from tests.refusal import refusal
 
 scalars = (
     st.none()
@@ -394,3 +395,23 @@ def test_integers_have_a_longest():
     with pytest.raises(PayloadError) as caught:
         plain.decode(plain.encode(1 << 800), limits=limits)
     assert caught.value.rule == "families.integer"
+
+
+def _nested_large(levels: int) -> bytes:
+    """Return a value of 150 kB in which each container is just larger than what is read at once."""
+    data = b"\xdd" + (132_000).to_bytes(4, "big") + b"\xc0" * 132_000
+    for _ in range(levels):
+        data = b"\xdc" + (190).to_bytes(2, "big") + b"\xc0" * 94 + data + b"\xc0" * 95
+    return data
+
+
+def test_large_containers_in_each_other_are_not_passed_over_for_each() -> None:
+    assert plain.decode(_nested_large(4))[94][94][94][94] == [None] * 132_000
+    with refusal(PayloadError, "families.depth", match="for its size"):
+        plain.decode(_nested_large(97))
+
+
+@pytest.mark.parametrize("large", [[], ["x" * 200_000], [[1] * 140_000], [{"a": [2] * 140_000}]])
+def test_small_and_large_items_come_back_in_their_order(large) -> None:
+    value = [*range(300), *large, "between", *large, *range(5_000), *([[7] * 900] * 300), *large]
+    assert plain.decode(msgpack.packb(value)) == value
