@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, cast
 
 from safeser.tokens.encoding import LEAVES, Encoding, Leaves, digest, pack
 
-__all__ = ["Exhausted", "Form", "Group", "Node", "Undetermined", "Walk"]
+__all__ = ["Form", "Group", "Node", "Undetermined", "Walk"]
 
 #: How deep objects may be nested: a ``__reduce__`` that makes another object each time would never
 #: end. pickle ends some hundreds of levels down.
@@ -46,10 +46,6 @@ class Group(IntEnum):
 
 class Undetermined(Exception):
     """An object has no canonical form; the text says why, after its type's name."""
-
-
-class Exhausted(Exception):
-    """A walk costs more than was left for it; it ends half way."""
 
 
 class Form(NamedTuple):
@@ -103,18 +99,11 @@ class Walk:
 
     :param describe: returns the form of an object that is no leaf, or raises Undetermined.
     :param leaves: how plain values are written.
-    :param spend: takes what a node costs, or a round over a cycle; raises :class:`Exhausted`.
     """
 
-    def __init__(
-        self,
-        describe: Callable[[Any], Form],
-        leaves: Leaves = LEAVES,
-        spend: Callable[[int], None] = lambda _: None,
-    ) -> None:
+    def __init__(self, describe: Callable[[Any], Form], leaves: Leaves = LEAVES) -> None:
         self._describe = describe
         self._leaves = leaves
-        self._spend = spend
         #: Nodes keep their objects alive: an address is an identity only as long as that.
         self._nodes: dict[int, Node] = {}
         self._open: list[Node] = []
@@ -166,14 +155,13 @@ class Walk:
             form = self._describe(value)
         except Undetermined as error:
             reason = str(error)
-        except (MemoryError, Exhausted):
+        except MemoryError:
             raise
         except Exception as error:  # an object's own code, or one that is not what its type says
             reason = f"cannot be read ({type(error).__name__})"
         if reason:
             form = Form(b"undetermined", (type(value),))
             self.undetermined = True
-        self._spend(1 + (len(form.values) >> 4))
         node = Node(value, form, len(self._nodes), reason)
         self._nodes[id(value)] = node
         self._open.append(node)
@@ -226,7 +214,6 @@ class Walk:
                 break
             count, colours = distinct, finer
             steps += edges
-            self._spend(edges)
             if steps > _STEPS:
                 cycle[0].reason = "is part of a cycle of too many parts that are alike"
                 self.undetermined = True

@@ -281,6 +281,3 @@ register(
     lambda value: Form(b"dataclass field " + pack(value.name)),
     type(cast(Any, dataclasses)._FIELD),
 )
-
-#: Kinds of what belongs to the interpreter, and not to libraries that may be imported later.
-BUILT_IN = dict(_KINDS)

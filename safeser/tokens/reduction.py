@@ -9,19 +9,15 @@ import copyreg
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from safeser.tokens.graph import Form, Group, Undetermined
 from safeser.tokens.references import held, reference
 
-__all__ = ["Unordered", "describe_reduced", "reduce"]
+__all__ = ["Unordered", "describe_reduced"]
 
 #: With buffers apart, so that none is copied.
 _PROTOCOL = 5
-
-#: Items of one object that are looked at.
-_MOST_ITEMS = 5_000_000
 
 _STEPS = ("constructor", "arguments", "state", "items", "entries", "state setter", "class")
 _NEW_STEPS = ("class", "arguments", "state")
@@ -38,15 +34,13 @@ class Unordered:
     group: Group
 
 
-def describe_reduced(value: Any, reduced: Any = None, *, in_order: bool = False) -> Form:
+def describe_reduced(value: Any, reduced: Any = None) -> Form:
     """Return the form of an instance, from its pickled reduction.
 
     :param reduced: that reduction, where it is known.
-    :param in_order: whether the order of a dictionary's entries counts. That of attributes does not
-        in either case: it differs between pickles of one object.
     """
     if reduced is None:
-        reduced = reduce(value)
+        reduced = _reduce(value)
     if type(reduced) is str:
         # An object that pickles by its name in a module, such as a special form of typing.
         module = getattr(value, "__module__", None)
@@ -66,27 +60,17 @@ def describe_reduced(value: Any, reduced: Any = None, *, in_order: bool = False)
         state = _merged(cls, state)
     if set in _mro_of(cls) or frozenset in _mro_of(cls):
         arguments = _without_order(cls, arguments)
-    if in_order and type(state) is dict and all(type(name) is str for name in state):
-        state = Unordered([each for item in state.items() for each in item], Group.PAIRS)
     new = function is _new_object and arguments[:1] == (cls,)
     if new and items is None and entries is None and setter is None:
         return Form(b"new", (cls, arguments[1:], state), steps=_NEW_STEPS)
     if function is cls and state is None and items is None and entries is None:
         return Form(b"called", (cls, arguments), steps=_NEW_STEPS)
-    unordered = not in_order and dict in _mro_of(cls) and OrderedDict not in _mro_of(cls)
-    flat: Any = _listed(entries)
-    if flat is not None:
-        flat = [each for item in flat for each in item]
-        flat = Unordered(flat, Group.PAIRS) if unordered else flat
-    values = (function, arguments, state, _listed(items), flat, setter, cls)
+    items = None if items is None else list(items)
+    values = (function, arguments, state, items, _entries(cls, entries), setter, cls)
     return Form(b"reduced", values, steps=_STEPS)
 
 
-def reduce(value: Any) -> Any:
-    """Return what pickle gets of *value*.
-
-    :raises Undetermined: if that is an error.
-    """
+def _reduce(value: Any) -> Any:
     cls = type(value)
     # tblib's reducers of exceptions add their tracebacks, once something has imported it.
     table = {} if BaseException in _mro_of(cls) else copyreg.dispatch_table
@@ -124,10 +108,10 @@ def _without_order(cls: type, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     return (Unordered(arguments[0], Group.MEMBERS),)
 
 
-def _listed(items: Any) -> list[Any] | None:
-    if items is None:
+def _entries(cls: type, entries: Any) -> Any:
+    """Return keys and values; a dictionary's have no order, as for ``==``."""
+    if entries is None:
         return None
-    listed = list(islice(items, _MOST_ITEMS + 1))
-    if len(listed) > _MOST_ITEMS:  # an iterator need not end
-        raise Undetermined(f"has more than {_MOST_ITEMS:,} items")
-    return listed
+    flat = [each for item in entries for each in item]
+    unordered = dict in _mro_of(cls) and OrderedDict not in _mro_of(cls)
+    return Unordered(flat, Group.PAIRS) if unordered else flat

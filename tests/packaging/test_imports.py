@@ -39,7 +39,6 @@ NEVER = {"safeser.gateway": ("safeser.families", "safeser.pickles")}
 
 #: Functions that only write, of modules whose others read.
 WRITING = {
-    "safeser.dask.equality.digests": {"pickle.PickleBuffer"},
     "safeser.tokens.encoding": {"marshal.dumps"},
     "safeser.tokens.kinds": {"pickle.PickleBuffer"},
 }

@@ -28,8 +28,8 @@ from distributed.protocol.serialize import Serialized, serialize, to_serialize
 from safeser.channel import Link, OpenLink
 from safeser.dask.clients.call_pickles import OneCall
 from safeser.dask.clients.sent_definitions import Kept, Sent, SentGraph, Stated, large_buffers
-from safeser.dask.equality.comparison import Comparison
-from safeser.dask.equality.difference import Difference
+from safeser.dask.equality.definitions import Comparison
+from safeser.dask.equality.difference import Difference, find_difference
 from safeser.dask.sealed.graph import is_sealed
 from safeser.dask.transport.comm import SafeserComm
 from safeser.dask.wire.task_key import shown_key
@@ -55,8 +55,8 @@ _FIX = "Name another key, leave key= out, or release all futures of the other on
 _TOKEN = "-" * 32
 #: How a task differs that is an actor now, or was one.
 _ACTORS = {
-    True: Difference(words="an actor instead of a task"),
-    False: Difference(words="a task instead of an actor"),
+    True: Difference("an actor instead of a task"),
+    False: Difference("a task instead of an actor"),
 }
 
 #: By key, how what is submitted differs; None where that is unknown.
@@ -224,11 +224,11 @@ class FutureReuse:
             sent = self._kept.find(key, self.futures.get(key))
             if sent is not None and sent.graph is not None:
                 if sent.state.status != "error":  # else the scheduler knows what there is
-                    found[key] = Difference(words="data instead of a task")
+                    found[key] = Difference("data instead of a task")
             elif sent is not None and not (token and sent.token):
                 found[key] = None
             elif sent is not None and sent.token != token:
-                found[key] = Difference(words="other data")
+                found[key] = Difference("other data")
         self._decide(found)
         kept = {key: Future(key, self) for key in found}
         rest = {key: value for key, value in data.items() if key not in found}
@@ -361,16 +361,17 @@ class _Opened:
             if node is None or (type(node) is Alias and node.target == key):
                 continue  # its key names an existing task
             if each.graph is None:
-                found[key] = Difference(words="a task instead of data")
+                found[key] = Difference("a task instead of data")
             elif each.graph.is_actor(key) is not self._graph.is_actor(key):
                 found[key] = _ACTORS[self._graph.is_actor(key)]
             else:
                 self._missing = False
                 self._current = self._of(each.graph) or {}
                 known = self._current.get(key)
-                how = None if known is None else comparison.compare(known, node)
-                if known is None or how is not None:
-                    found[key] = None if self._missing else how
+                if known is None:
+                    found[key] = None
+                elif not comparison.same(known, node):
+                    found[key] = None if self._missing else find_difference(known, node)
         return found
 
     def _held_definition(self, key: Any) -> Any:

@@ -6,7 +6,7 @@ definition stands what its author says of it: the digest of its pickle and its c
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from dask._task_spec import GraphNode, Task, TaskRef, _execute_subgraph
 
@@ -23,19 +23,30 @@ from safeser.gate.values import Limits
 __all__ = ["Allowance", "Unopened", "is_whole", "outline", "unopened"]
 
 
-class Unopened(NamedTuple):
+class Unopened:
     """A definition that is not opened.
 
     :param canonical: its author's canonical digest of it, or :data:`NO_DIGEST`.
+    :param doubted: whether it may be the same as any other, where one has no canonical digest.
     """
 
-    digest: bytes
-    canonical: bytes
+    __slots__ = ("canonical", "digest", "doubted")
+
+    def __init__(self, digest: bytes, canonical: bytes, *, doubted: bool = False) -> None:
+        self.digest = digest
+        self.canonical = canonical
+        self.doubted = doubted
+
+    def __hash__(self) -> int:
+        return hash(self.canonical or self.digest)  # members of two sets come in one order
 
     def says_same(self, other: Unopened) -> bool:
         """Tell whether both are one definition, by the digests that their author stated."""
-        same = bool(self.canonical) and self.canonical == other.canonical
-        return same or self.digest == other.digest
+        if self.digest == other.digest:
+            return True
+        if self.canonical and other.canonical:
+            return self.canonical == other.canonical
+        return self.doubted
 
 
 #: What Dask calls for a task into which it fused others: comparisons look into it.
@@ -51,11 +62,11 @@ def is_whole(task: Sealed) -> bool:
 _WHOLE = bytes((0x92, form.DEFINITION))
 
 
-def unopened(task: Sealed) -> list[Unopened]:
+def unopened(task: Sealed, *, doubted: bool = False) -> list[Unopened]:
     """Return the definitions of *task*, in the order in which its call names them."""
     said = task.graph.canonical
     digests = task.graph.heads[task.index].digests
-    return [Unopened(each, said.get(each, NO_DIGEST)) for each in digests]
+    return [Unopened(each, said.get(each, NO_DIGEST), doubted=doubted) for each in digests]
 
 
 class Allowance:
@@ -87,13 +98,15 @@ _MOST_SPENT = 16 << 20
 _LIST = 16
 
 
-def outline(task: Sealed, limits: Limits, allowance: Allowance) -> GraphNode:
+def outline(
+    task: Sealed, limits: Limits, allowance: Allowance, *, doubted: bool = False
+) -> GraphNode:
     """Return *task* as a node of Dask's that calls what is not opened.
 
     :raises PayloadError: if its tree spells no task, or was made to be slow.
     """
     head = task.graph.heads[task.index]
-    parts = {each.digest: each for each in unopened(task)}
+    parts = {each.digest: each for each in unopened(task, doubted=doubted)}
     packed = task.graph.leaves[task.index].tree
     allowance.spend(len(packed))
     tree = Reader(limits).read(packed)

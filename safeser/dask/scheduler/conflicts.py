@@ -6,7 +6,7 @@ where one principal submitted both definitions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -87,17 +87,14 @@ class Conflict:
     """One key that exists already, and how the submitted definition differs.
 
     :param difference: how the two definitions differ, if both are known.
+    :param doubted: whether it cannot be told that they differ, so that nothing is refused for it.
     """
 
     task: TaskState | ScatteredData
     rule: str
     owner: str
-    difference: Difference | None = None
-
-    @property
-    def is_doubted(self) -> bool:
-        """Whether it cannot be told that they differ, so that nothing is refused for it."""
-        return self.difference is not None and self.difference.is_doubted
+    difference: Callable[[], Difference] | None = None
+    doubted: bool = False
 
     @property
     def key(self) -> str:
@@ -120,12 +117,12 @@ def describe(submission: Submission, conflicts: Sequence[Conflict], outcome: str
     first = conflicts[0]
     others = f" and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
     what = "another definition" if first.rule == "key.definition" else "the same definition"
-    if first.is_doubted:
+    if first.doubted:
         what = "a definition that could not be compared"
-    elif first.difference is not None:
+    if first.difference is not None:
         # Both values only where one principal submitted both.
         own = first.owner == submission.principal
-        what += f" ({first.difference.text(values=own)})"
+        what += f" ({first.difference().text(values=own)})"
     return (
         f"key {first.key!r}{others}, submitted by {submission.principal!r}, was first"
         f" submitted by {first.owner!r} with {what}. {outcome}"

@@ -32,7 +32,9 @@ from distributed.utils import nbytes
 from safeser.channel.events import event
 from safeser.channel.records import note_refusal
 from safeser.dask.contents.opened_graph import is_opened
-from safeser.dask.equality.comparison import Comparison
+from safeser.dask.equality.calls import Sameness, SealedComparison
+from safeser.dask.equality.definitions import Comparison
+from safeser.dask.equality.difference import find_difference
 from safeser.dask.messages.author_statements import stating
 from safeser.dask.messages.refused import GraphFailures, error_reply
 from safeser.dask.scheduler.cancellation import Cancellation
@@ -48,6 +50,7 @@ from safeser.dask.scheduler.conflicts import (
 from safeser.dask.scheduler.readers import Readers
 from safeser.dask.scheduler.scattered import Arrivals, ScatteredData
 from safeser.dask.scheduler.weak_task_dict import WeakTaskSet
+from safeser.dask.sealed.node import Sealed
 from safeser.dask.servers import Part, link_of
 from safeser.dask.wire.reader import packed
 from safeser.errors import PolicyDenied, SafeserError
@@ -204,7 +207,8 @@ class Guard(Part):
         def here(key: Any) -> Any:
             return dsk[key] if key in dsk else there(key)
 
-        comparison = Comparison(there, here, self._channel.policy.limits)
+        comparison = Comparison(there, here)
+        sealed = SealedComparison(there, here, self._channel.policy.limits)
         for key, node in dsk.items():
             task = tasks.get(key)
             if task is None or (type(node) is Alias and node.target == key):
@@ -215,9 +219,12 @@ class Guard(Part):
                 continue  # the same bytes of the same principal
             known = self._definition(task, submission)
             own = owner == submission.principal
-            found = comparison.compare(known, node, own=own)
-            if found is not None:
-                yield Conflict(task, "key.definition", owner, found)
+            found = _compared(comparison, sealed, known, node, own=own)
+            if found is Sameness.UNKNOWN:
+                yield Conflict(task, "key.definition", owner, doubted=True)
+            elif found is Sameness.DIFFERENT:
+                differs = partial(find_difference, known, node)
+                yield Conflict(task, "key.definition", owner, differs)
             elif owner != submission.principal:
                 yield Conflict(task, "key.principal", owner)
 
@@ -388,7 +395,7 @@ class Guard(Part):
         refused: list[Conflict] = []
         warned: list[Conflict] = []
         for conflict in conflicts:
-            if conflict.is_doubted:
+            if conflict.doubted:
                 warned.append(conflict)
             elif conflict.rule == "key.definition":
                 (warned if words.definition == "warn" else refused).append(conflict)
@@ -469,3 +476,24 @@ def _digest(graph: Any) -> bytes:
         made.update(len(frame).to_bytes(8, "big"))
         made.update(frame)
     return made.digest()
+
+
+def _compared(
+    comparison: Comparison, sealed: SealedComparison, known: Any, node: Any, *, own: bool
+) -> Sameness:
+    """Return what is known of two nodes under one key, of which *known* is there, if any is.
+
+    Of sealed ones the scheduler knows bytes, by which alone those of two authors are the same, and
+    what an author says of definitions, which counts against that author.
+
+    :param own: whether one principal submitted both.
+    """
+    if isinstance(known, Sealed) and isinstance(node, Sealed):
+        if own:
+            return sealed.compare(known, node)
+        same = known.says_same(node)
+    elif isinstance(known, Sealed) or isinstance(node, Sealed):
+        same = False
+    else:
+        same = known is not None and comparison.same(known, node)
+    return Sameness.SAME if same else Sameness.DIFFERENT

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import operator
-import threading
 import types
 from typing import Any
 
@@ -16,9 +15,12 @@ import toolz
 from dask._task_spec import Alias, DataNode, List, Task, TaskRef, _execute_subgraph
 from dask.base import collections_to_expr
 from distributed.scheduler import _materialize_graph
+from hypothesis import given
+from hypothesis import strategies as st
 
-from safeser.dask.equality import digests
-from safeser.dask.equality.comparison import Comparison
+from safeser.dask.equality import agreement
+from safeser.dask.equality.agreement import Agreement
+from safeser.dask.equality.definitions import Comparison
 
 HONEST = Task("x", operator.add, 1, TaskRef("y"))
 
@@ -127,15 +129,15 @@ ALIKE = [
 
 @pytest.mark.parametrize(("bad", "good"), PAIRS)
 def test_what_is_made_to_look_the_same_is_not(bad, good):
-    assert Comparison().compare(bad, good) is not None
-    assert Comparison().compare(good, bad) is not None
+    assert not Comparison().same(bad, good)
+    assert not Comparison().same(good, bad)
 
 
 @pytest.mark.parametrize(("one", "other"), ALIKE)
 def test_what_dask_itself_makes_of_it_is_the_same(one, other):
-    assert Comparison().compare(one, other) is None
+    assert Comparison().same(one, other)
     other.is_coro  # noqa: B018 - works it out
-    assert Comparison().compare(one, other) is None
+    assert Comparison().same(one, other)
 
 
 # -- what it may cost -----------------------------------------------------------------------------
@@ -146,93 +148,82 @@ def ring(size: int) -> Task:
     return Task("x", _execute_subgraph, inner, ("r", 0), ())
 
 
-def many(count: int, *values: Any) -> list[Task]:
-    return [Task("x", max, *values, at) for at in range(count)]
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    joined: list[int] = []
+    stock = Agreement.join
+
+    def join(*args: Any) -> bool:
+        joined.append(1)
+        return stock(*args)
+
+    monkeypatch.setattr(Agreement, "join", join)
+    return joined
 
 
-def nested(levels: int, value: Any) -> Any:
-    for _ in range(levels):
-        value = [value]
-    return value
+def test_two_circles_cost_what_they_hold_and_not_its_product(monkeypatch):
+    joined = counted(monkeypatch)
+    Comparison().same(ring(211), ring(199))
+    assert len(joined) < 2000
 
 
-def looped(size: int) -> list[Any]:
-    parts: list[Any] = [[at] for at in range(size)]
-    for part, following in zip(parts, parts[1:] + parts[:1], strict=True):
-        part.append(following)
-    return parts[0]
-
-
-TEXT = "a" * 100_000
-NUMBERS = list(range(10_000))
-LISTS = [[at, []] for at in range(1000)]
-LISTS = [[at, []] for at in range(1000)]
-FIELDS = {"names": [str(at) for at in range(500)], "formats": ["i4"] * 500, "offsets": [0] * 500}
-#: Two graphs whose definitions are compared, whether they are the same, and the most that is spent.
-COSTS: dict[str, tuple[list[Any], list[Any], bool, int]] = {
-    "a list that many share": (many(500, NUMBERS), many(500, [*NUMBERS]), True, 20_000),
-    "and that differs": (many(500, NUMBERS), many(500, [*NUMBERS[:-1], 1]), False, 20_000),
-    "a text that many lists share": (
-        many(500, [TEXT] * 100),
-        many(500, ["".join([*TEXT])] * 100),
-        True,
-        20_000,
-    ),
-    "an array that many share": (many(500, np.zeros(9**5)), many(500, np.zeros(9**5)), True, 9000),
-    "fields over one memory": (
-        many(1, np.zeros(9000, np.dtype(FIELDS))),
-        many(1, np.zeros(9000, np.dtype(FIELDS))),
-        True,
-        3000,
-    ),
-    "what has no digest beside what is large": (
-        many(500, LISTS, threading.Lock()),
-        many(500, LISTS, threading.Lock()),
-        False,
-        8000,
-    ),
-    "circles of two sizes": ([ring(1451)], [ring(1399)], False, 130_000),
-    "something small beside something large": (
-        [DataNode("x", [[at, []] for at in range(60_000)])],
-        [DataNode("x", [])],
-        False,
-        51_000,
-    ),
-    "many small ones beside large ones": (
-        [DataNode("x", [[at, []] for at in range(1000)]) for _ in range(300)],
-        [DataNode("x", [at]) for at in range(300)],
-        False,
-        90_000,
-    ),
-    "too deep": (
-        [DataNode("x", nested(30_000, 1))],
-        [DataNode("x", nested(30_000, 1))],
-        False,
-        30_000,
-    ),
-    "a long circle": ([DataNode("x", looped(500))], [DataNode("x", looped(500))], True, 600_000),
-}
-
-
-@pytest.mark.parametrize("name", COSTS)
-def test_what_a_comparison_costs(name):
-    there, here, expected, most = COSTS[name]
+def test_definitions_that_differ_in_the_end_cost_so_much_in_all(monkeypatch):
+    monkeypatch.setattr(agreement, "_FREE", 1000)
+    joined = counted(monkeypatch)
+    shared = [[n] for n in range(300)]
     comparison = Comparison()
-    found = [comparison.find(a, b) is None for a, b in zip(there, here, strict=True)]
-    assert set(found) == {expected}
-    assert sum(comparison._digests._spent.values()) <= most
+    for _ in range(50):
+        assert not comparison.same(Task("x", max, 1, shared), Task("x", max, 2, list(shared)))
+    assert len(joined) < 2000
 
 
-def test_what_costs_more_than_there_is_differs_and_the_rest_is_compared(monkeypatch):
-    monkeypatch.setattr(digests, "_FREE", 100)
-    large = [[at, []] for at in range(1000)]
-    comparison = Comparison()
-    assert comparison.find(DataNode("x", large), DataNode("x", [])) is not None
-    assert comparison.find(*many(1, [1, [2]]), *many(1, [1, [2]])) is None
+def test_something_small_costs_little_beside_something_large(monkeypatch):
+    monkeypatch.setattr(agreement, "_FREE", 100)
+    inner: list[Any] = []
+    inner.append(inner)
+    large: list[Any] = inner
+    for _ in range(1000):
+        large = [large]
+    joined = counted(monkeypatch)
+    assert not Comparison().same(DataNode("x", large), DataNode("x", inner))
+    assert len(joined) < 200
+
+
+def test_a_large_text_is_looked_at_once(monkeypatch):
+    texts = ["".join(["a"] * 5000) for _ in range(2)]
+    joined = counted(monkeypatch)
+    pairs = [[text] * 1000 for text in texts]
+    comparison = Comparison(most=3000)
+    assert comparison.same(*pairs)
+    assert comparison.same(*({text: 1} for text in texts))
+    assert not Comparison(most=50).same(*(["a" * 300_000 + text] for text in texts))
+    assert joined
 
 
 def test_what_is_known_is_forgotten_when_it_is_much(monkeypatch):
-    monkeypatch.setattr(digests, "_MOST_KEPT", 10)
+    monkeypatch.setattr(agreement, "_MAX_KEPT", 10)
     comparison = Comparison()
     for _ in range(3):
-        assert comparison.find([[n] for n in range(20)], [[n] for n in range(20)]) is None
+        assert comparison.same([[n] for n in range(20)], [[n] for n in range(20)])
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20))
+def test_what_is_taken_back_leaves_nothing(pairs):
+    there, here = ([object() for _ in range(6)] for _ in range(2))
+    kept = Agreement()
+    kept.begin()
+    known = {(a, b): kept.join(there[a], here[b], 0, 0, 0) for a, b in pairs[::2]}
+    kept.begin()
+    for a, b in pairs[1::2]:
+        kept.join(there[a], here[b], 0, 0, 0)
+    kept.take_back()
+    fresh = Agreement()
+    fresh.begin()
+    for a, b in known:
+        fresh.join(there[a], here[b], 0, 0, 0)
+    for a in range(6):
+        for b in range(6):
+            kept.begin()
+            fresh.begin()
+            assert kept.join(there[a], here[b], 0, 0, 0) == fresh.join(there[a], here[b], 0, 0, 0)
+            kept.take_back()
+            fresh.take_back()

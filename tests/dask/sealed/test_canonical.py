@@ -23,7 +23,7 @@ from dask._task_spec import Alias, DataNode, List, Set, Task, TaskRef, _execute_
 from xarray.backends.file_manager import CachingFileManager
 
 from safeser import pickles
-from safeser.dask.equality.comparison import Comparison
+from safeser.dask.equality.calls import Sameness, SealedComparison
 from safeser.dask.equality.outline import Allowance, outline
 from safeser.dask.sealed import definitions, form
 from safeser.dask.sealed.definitions import canonical_digest, digest
@@ -34,7 +34,7 @@ from safeser.gate.values import Limits
 from tests.dask.sealed import same_work
 from tests.dask.sealed.graphs import COLLIDING, forged, head
 
-SAME, DIFFERENT, UNKNOWN = "same", "different", "unknown"
+SAME, DIFFERENT, UNKNOWN = Sameness.SAME, Sameness.DIFFERENT, Sameness.UNKNOWN
 ROOT = Path(__file__).parents[3]
 PROGRAM = str(Path(same_work.__file__))
 
@@ -64,11 +64,8 @@ def processes():
 
 
 def compared(there, here, key):
-    comparison = Comparison(there.get, lambda each: here.get(each, there.get(each)), Limits())
-    found = comparison.compare(there[key], here[key])
-    if found is None:
-        return SAME
-    return UNKNOWN if found.is_doubted else DIFFERENT
+    comparison = SealedComparison(there.get, lambda each: here.get(each, there.get(each)), Limits())
+    return comparison.compare(there[key], here[key])
 
 
 @pytest.mark.slow
