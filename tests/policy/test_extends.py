@@ -125,6 +125,14 @@ ROWS = [
     ("amends nothing", None, None, "config.missing-key", "own.yaml"),
     ("misspelt", None, None, "config.unknown-key", "Did you mean 'extends'?"),
     ("not text", "[a, b]", None, "config.value", "own.yaml, line 4, column 10"),
+    (
+        "a number of principals",
+        ["principals: 5"],
+        None,
+        "config.value",
+        "own.yaml, line 5, column 13",
+    ),
+    ("a number of contexts", ["contexts: 5"], None, "config.value", "own.yaml, line 5, column 11"),
     ("unknown key", ["amends: {}"], None, "config.unknown-key", "own.yaml, line 5, column 1"),
     (
         "unknown key of the base",

@@ -342,7 +342,8 @@ def _spelled(value: Mapping[str, Any]) -> bytes:
 def _field(name: str, value: Any, indent: str) -> Iterator[str]:
     """Yield the lines of one entry of a mapping: on one line where it fits."""
     flat = f"{indent}{_scalar(name)}: {_flow(value)}"
-    if len(flat) <= _WIDTH and name not in ("principals", "contexts"):
+    fits = len(flat) <= _WIDTH and name not in ("principals", "contexts")
+    if fits or not isinstance(value, dict | list):
         yield flat
     elif isinstance(value, dict):
         yield f"{indent}{_scalar(name)}:"
