@@ -134,6 +134,13 @@ class Hop(NamedTuple):
     verify: Verify | None = None
 
 
+def _kept(kept: dict[Any, Hop], key: object, hop: Hop) -> Hop:
+    if len(kept) >= _MOST_HOPS:
+        kept.clear()
+    kept[key] = hop
+    return hop
+
+
 class BoxKeys(Protocol):
     """What a box asks: which keys there are now, and who decides about what they seal."""
 
@@ -191,6 +198,18 @@ class _Known(NamedTuple):
     date: datetime.date
     sealing: dict[tuple[str | None, bool], Hop]
     opening: dict[tuple[int, bytes], Hop]
+
+
+def _require_own_key(known: _Known, what: str) -> None:
+    """Refuse to *what* by an own key that is not active: its thief forges what is sealed for it."""
+    identity = known.standing.identity
+    ending = known.standing.end_of_key(identity.public, identity.principal, known.date)
+    if ending is not None:
+        raise AuthenticationError(
+            f"this process may not {what}: {ending}",
+            rule=ending.rule,
+            fix="Give it a key that the roster lists as active.",
+        )
 
 
 class RosterKeys(_Keys):
@@ -257,18 +276,12 @@ class RosterKeys(_Keys):
         known = self._state()
         hop = known.sealing.get((to, signed))
         if hop is None:
-            hop = self._kept(known.sealing, (to, signed), self._sealing(known, to, signed))
+            hop = _kept(known.sealing, (to, signed), self._sealing(known, to, signed))
         return hop
 
     def _sealing(self, known: _Known, to: str | None, signed: bool) -> Hop:
         identity, standing = known.standing.identity, known.standing
-        own = standing.end_of_key(identity.public, identity.principal, known.date)
-        if own is not None:
-            raise AuthenticationError(
-                f"this process may not seal: {own}",
-                rule=own.rule,
-                fix="Give it a key that the roster lists as active.",
-            )
+        _require_own_key(known, "seal")
         if signed:
             self._require_listed_signing(standing, identity)
         if to is None:
@@ -342,10 +355,11 @@ class RosterKeys(_Keys):
         hop = known.opening.get((sealed.mode, sealed.sender_key))
         if hop is None:
             made = self._opening(known, sealed)
-            hop = self._kept(known.opening, (sealed.mode, sealed.sender_key), made)
+            hop = _kept(known.opening, (sealed.mode, sealed.sender_key), made)
         return hop
 
     def _opening(self, known: _Known, sealed: Sealed) -> Hop:
+        _require_own_key(known, "open")
         entry = self._entry(known, sealed)
         identity, verifying = known.standing.identity, entry.verifying
         readers = sealed.mode == READERS
@@ -409,22 +423,9 @@ class RosterKeys(_Keys):
     def _hop(self, ends: Ends, *, to: str = "", of: RosterEntry | None = None) -> Hop:
         peer = to if of is None else of.principal
         key = (of.public if of is not None else self.channel.identity.public).fingerprint
-        link = BoxLink(
-            ends,
-            local=self.principal,
-            peer=peer,
-            channel=self.channel,
-            audit=self.audit,
-            key=key,
-        )
+        own, channel, audit = self.principal, self.channel, self.audit
+        link = BoxLink(ends, local=own, peer=peer, channel=channel, audit=audit, key=key)
         return Hop(ends, link)
-
-    @staticmethod
-    def _kept(kept: dict[Any, Hop], key: object, hop: Hop) -> Hop:
-        if len(kept) >= _MOST_HOPS:
-            kept.clear()
-        kept[key] = hop
-        return hop
 
     def close(self) -> None:
         """Stop looking at the files, and close the log if it was opened for the box."""
@@ -522,9 +523,7 @@ class SecretKeys(_Keys):
                 audit=self.audit,
                 key=secret.fingerprint,
             )
-            if len(self._hops) >= _MOST_HOPS:
-                self._hops.clear()
-            hop = self._hops[secret.id, way] = Hop(ends, link)
+            hop = _kept(self._hops, (secret.id, way), Hop(ends, link))
         return hop
 
     def sign(self, data: bytes) -> bytes:

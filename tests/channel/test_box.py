@@ -26,7 +26,7 @@ from safeser.errors import (
 from safeser.gate import canonical, detached
 from safeser.gate.detached import NO_KEY, PAIR, READERS, SHARED, SIGNED, Ends, Facts
 from safeser.gate.values import Limits
-from safeser.identity import Identity, KeyState, RosterEntry
+from safeser.identity import Identity, KeyState, Roster, RosterEntry
 from safeser.identity.secret import Secret
 from tests.channel.boxes import NOW, Folder, events, look, shared
 from tests.channel.test_channel import Pair
@@ -425,6 +425,27 @@ def test_a_key_is_over_when_its_last_day_is(folder, ann, bea):
     assert bea.open(data, about=Q).value == 5
     folder.clock.now += 86_400
     refused(bea, AuthenticationError, "key.expired", data)
+
+
+@pytest.mark.parametrize("name", sorted(KEYS.keys() - {"not yet"}))
+@pytest.mark.parametrize("way", WAYS)
+def test_a_process_opens_by_an_active_key_of_its_own_alone(folder, ann, bea, name, way):
+    """A running process, too: who stole the key that was retired forges to it."""
+    sealing, opening = WAYS[way]
+    data = ann.seal(5, about=Q, ttl=None, **sealing)
+    assert bea.open(data, about=Q, **opening).value == 5
+    change, rule, _ = KEYS[name]
+    folder.change("bea", **change)
+    look(bea)
+    refused(bea, AuthenticationError, rule, data, **opening)
+
+
+def test_a_process_that_the_roster_lists_no_more_opens_nothing(folder, ann, bea):
+    data = ann.seal(5, to="bea", about=Q, ttl=60)
+    folder.roster = Roster(each for each in folder.roster.entries if each.principal != "bea")
+    folder.write_roster()
+    look(bea)
+    refused(bea, AuthenticationError, "key.unlisted", data)
 
 
 def test_a_process_seals_by_an_active_key_alone(folder, ann):
