@@ -243,26 +243,31 @@ class RosterKeys(_Keys):
         if audit is None and (folder / "audit.key").exists():
             audit = folder
         super().__init__(principal, audit, loaded)
-        self._follow(identity, loaded)
+        self._follow(identity, loaded, Roster.load(roster_path))
 
-    def _follow(self, identity: Identity, policy: Policy) -> None:
+    def _follow(
+        self, identity: Identity, policy: Policy, roster: Roster, inherited: Standing | None = None
+    ) -> None:
         """Follow the files from now on, in this process."""
         identity_path, policy_path, roster_path = self._paths
-        self._process = os.getpid()
         self.channel = Channel(
-            identity=identity, policy=policy, audit=self.audit, roster=Roster.load(roster_path)
+            identity=identity, policy=policy, audit=self.audit, roster=roster, inherited=inherited
         )
         self._files = LiveFiles(
             self.channel, identity=identity_path, policy=policy_path, roster=roster_path
         )
-        watch(self._files)
         self._known: _Known | None = None
+        if inherited is not None:
+            self._files.look()
+        self._process = os.getpid()
+        watch(self._files)
 
     def _state(self) -> _Known:
         """Return what is known of the files that are in force; another state knows nothing yet."""
         if self._process != os.getpid():
             # A fork has neither the thread that looks at the files, nor may it wait for its locks.
-            self._follow(Identity.load(self._paths[0]), Policy.load(self._paths[1]))
+            before = self.channel.standing
+            self._follow(before.identity, before.policy, before.listed, before)
         known, day = self._known, int(self.clock() // _DAY)
         if known is None or known.standing is not self.channel.standing or known.day != day:
             date = datetime.datetime.fromtimestamp(day * _DAY, datetime.UTC).date()

@@ -505,6 +505,44 @@ def test_a_fork_follows_the_files_by_itself(folder, ann, bea):
     assert os.read(reading, 7) == b"refused"
 
 
+def refused_in_a_fork(box, error, rule, data, *, forks=1):
+    """Have *box* refuse *data* twice in a fork, and in forks of that, which record it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            for _ in range(2):
+                with refusal(error, rule):
+                    box.open(data, about=Q)
+                assert events(box)[-1]["rule"] == rule
+            if forks > 1:
+                refused_in_a_fork(box, error, rule, data, forks=forks - 1)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("whose", ["ann", "bea"])
+def test_a_fork_forgets_no_key_that_was_retired(folder, ann, bea, whose):
+    """Who can put back an old roster brings no key back where a process forks: workers do."""
+    data = ann.seal(5, to="bea", about=Q, ttl=60)
+    folder.list_as(whose, KeyState.RETIRED)
+    look(bea)
+    refused(bea, AuthenticationError, "key.retired", data)
+    folder.list_as(whose, KeyState.ACTIVE)
+    refused_in_a_fork(bea, AuthenticationError, "key.retired", data, forks=2)
+
+
+def test_a_fork_takes_no_older_policy(folder, ann, bea):
+    data = ann.seal(5, to="bea", about=Q, ttl=60)
+    path = folder.path / "policy.yaml"
+    text = path.read_text()
+    path.write_text(text.replace("[bea, ann]", "[ann]").replace("revision: 3", "revision: 4"))
+    look(bea)
+    path.write_text(text)
+    refused_in_a_fork(bea, PolicyDenied, "context.none", data)
+
+
 # --- the dates of a message -----------------------------------------------------------------------
 
 
