@@ -129,7 +129,7 @@ class Box:
             context from this principal to itself.
         :param about: what it is about: a queue, a key of a cache, a file's name. It opens about
             nothing else. In a shared box ``"a -> b"``, or ``"a -> b: tasks"``, names a direction,
-            in which one box does not both seal and open.
+            in which one box does not both seal and open; any other text with ``->`` is refused.
         :param ttl: seconds until it opens no more; None for no end.
         :param signed: whether to sign it by this principal's Ed25519 key.
         :raises PolicyDenied: if the policy lets it leave by no family that can carry it.

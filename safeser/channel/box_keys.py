@@ -305,7 +305,7 @@ class RosterKeys(_Keys):
                 recipient_key=NO_KEY,
                 secret=b"",
             )
-            return self._hop(ends, to=identity.principal)
+            return self._hop(ends, identity.principal, identity.public)
         entries = [
             each
             for each in standing.roster.entries
@@ -327,7 +327,7 @@ class RosterKeys(_Keys):
             recipient_key=newest.raw,
             secret=identity.exchange(newest),
         )
-        return self._hop(ends, to=to)
+        return self._hop(ends, to, identity.public)
 
     @staticmethod
     def _require_listed_signing(standing: Standing, identity: Identity) -> None:
@@ -376,7 +376,7 @@ class RosterKeys(_Keys):
             recipient_key=sealed.recipient_key,
             secret=b"" if readers else identity.exchange(entry.public),
         )
-        hop = self._hop(ends, of=entry)
+        hop = self._hop(ends, entry.principal, entry.public)
         return hop._replace(verify=None if verifying is None else verifying.verify)
 
     def _entry(self, known: _Known, sealed: Sealed) -> RosterEntry:
@@ -425,9 +425,8 @@ class RosterKeys(_Keys):
             fix="Seal it again, for the key that the recipient has now." if mine else "",
         )
 
-    def _hop(self, ends: Ends, *, to: str = "", of: RosterEntry | None = None) -> Hop:
-        peer = to if of is None else of.principal
-        key = (of.public if of is not None else self.channel.identity.public).fingerprint
+    def _hop(self, ends: Ends, peer: str, public: PublicKey) -> Hop:
+        key = public.fingerprint
         own, channel, audit = self.principal, self.channel, self.audit
         link = BoxLink(ends, local=own, peer=peer, channel=channel, audit=audit, key=key)
         return Hop(ends, link)
@@ -491,12 +490,12 @@ class SecretKeys(_Keys):
     def _way(self, about: str, what: str) -> tuple[str, str]:
         """Return the direction that *about* names, in which this box does one thing alone."""
         found = _DIRECTION.match(about)
-        if found is None:
+        if found is None and "->" not in about:
             return SHARED_PRINCIPAL, SHARED_PRINCIPAL
-        way = (found[1], found[2])
+        way = (found[1], found[2]) if found else ("", "")
         if way[0] == way[1]:
             raise ConfigError(
-                f"a direction from {way[0]!r} to itself", rule="box.direction", fix=_TWO_ENDS
+                "'->' in about names no direction", rule="box.direction", fix=_TWO_ENDS
             )
         if len(self._ways) >= _MOST_HOPS and way not in self._ways:
             del self._ways[next(iter(self._ways))]
