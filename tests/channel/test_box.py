@@ -248,7 +248,10 @@ def test_a_message_opens_about_nothing_else(ann, bea):
     for sealing, opening in WAYS.values():
         data = ann.seal(5, about=Q, ttl=60, **sealing)
         error = refused(bea, EnvelopeError, "box.about", data, about="queue: others", **opening)
-        assert Q in error.message
+        # Keys of a cache may be bearer tokens.
+        told = f"{error!r} {error} {vars(error)} {events(bea)[-1]}"
+        assert "tasks" not in told
+        assert "others" not in told
 
 
 def test_a_message_opens_for_its_recipient_alone(folder, ann):
