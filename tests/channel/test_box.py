@@ -91,6 +91,7 @@ def test_what_is_sealed_is_opened(ann, bea, way, value):
     assert type(data) is bytes
     assert repr(opened.value) == repr(value)
     assert (opened.sender, opened.made) == ("ann", NOW)
+    assert opened.to == sealing.get("to")  # which signed=True alone does not tell
     assert len(opened.id) == 16
     (event,) = events(bea)
     assert (event["event"], event["sender"], event["recipient"]) == ("admit", "ann", "bea")

@@ -38,6 +38,7 @@ def test_all_who_have_the_secret_open_what_one_of_them_seals(clock, secret, box)
     with shared(clock, secret) as other:
         opened = other.open(data, about="user:1")
         assert (opened.sender, opened.value["a"].tolist()) == ("shared", [0, 1, 2])
+        assert opened.to == "shared"
         (event,) = events(other)
         assert (event["sender"], event["recipient"]) == ("shared", "shared")
         with refusal(EnvelopeError, "box.about"):
@@ -76,7 +77,8 @@ THERE, BACK = "client -> server: tasks", "server -> client: tasks"
 def test_what_goes_there_does_not_come_back(clock, secret, box):
     with shared(clock, secret) as server:
         data = box.seal(5, about=THERE, ttl=60)
-        assert server.open(data, about=THERE).value == 5
+        opened = server.open(data, about=THERE)
+        assert (opened.value, opened.sender, opened.to) == (5, "client", "server")
         assert box.open(server.seal(6, about=BACK, ttl=60), about=BACK).value == 6
         # Reflected to the box that sealed it, as an answer or as it is.
         with refusal(EnvelopeError, "envelope.mac"):
