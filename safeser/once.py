@@ -13,6 +13,10 @@ none. So ids are kept, each until its message has expired. What keeps that right
 - *Full.* Beyond ``most`` ids nothing opens until some expire.
 - *Several processes.* One transaction of SQLite takes an id; it ends when the decision is recorded,
   and leaves nothing where the message is refused.
+- *Locks.* SQLite's are POSIX locks. A process loses them all when it closes any descriptor of the
+  file, a fork has none of them, and what SQLite remembers of them is wrong then. So no lock, and no
+  connection, outlasts a transaction; one thread of a process at a time has one; and the process
+  forks while there is none. A write-ahead log would need a lock for as long as it is open.
 """
 
 from __future__ import annotations
@@ -25,7 +29,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from math import ceil
 from pathlib import Path
-from weakref import WeakSet
 
 from safeser.errors import ConfigError, EnvelopeError
 from safeser.gate.detached import FUTURE, Facts
@@ -54,7 +57,8 @@ class Once:
     forgotten what was opened since; remove it instead. A message without an end (``ttl=None``) is
     refused: its id could never be forgotten.
 
-    :param path: of the file, in a folder of this user; SQLite keeps two more beside it.
+    :param path: of the file, in a folder of this user, where SQLite makes another one while it
+        writes.
     :param most: ids that it holds at most; while it is full, all messages are refused.
     :param clock: seconds since 1970.
     :raises ConfigError: if the file cannot be made, is not such a store, or is another user's.
@@ -70,13 +74,9 @@ class Once:
         self.path = Path(path).absolute()
         self.most = most
         self._clock = clock
-        self._lock = threading.Lock()
-        self._file: tuple[int, int] | None = None
-        self._database: sqlite3.Connection | None = None
-        _STORES.add(self)
         try:
-            with self._lock:
-                self._opened()
+            with self._connected():
+                pass
         except sqlite3.Error as error:
             raise refused(
                 self.path, f"is no store of opened messages: {error}", rule="box.once"
@@ -89,17 +89,13 @@ class Once:
         :raises EnvelopeError: before the block, if it was opened before, or the store cannot tell;
             after it, if the store cannot be written.
         """
-        with self._lock, _refusing():
-            database = self._opened()
+        with _refusing(), self._connected() as database:
             database.execute("begin immediate")
-            try:
-                self._take(database, sender.encode("utf-8") + b"\0" + facts.id, facts)
-                yield
-                database.execute("commit")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    database.execute("rollback")
-                raise
+            self._take(database, sender.encode("utf-8") + b"\0" + facts.id, facts)
+            yield
+            if not _TURN.is_here():
+                raise sqlite3.OperationalError("the process was forked amid a message")
+            database.execute("commit")
 
     def _take(self, database: sqlite3.Connection, identity: bytes, facts: Facts) -> None:
         start, latest, count = database.execute("select start, latest, count from store").fetchone()
@@ -138,65 +134,87 @@ class Once:
         database.execute("insert into opened values (?, ?)", (identity, ends))
         database.execute("update store set latest = ?, count = ?", (now, count))
 
-    def _opened(self) -> sqlite3.Connection:
-        """Return the connection of this process to the file that has the path now."""
-        if self._database is not None:
-            if self._file == _identity_of(self.path):
-                return self._database
-            # The file was removed, and another process may have made another one.
-            self._database.close()
-            self._database = None
-        with suppress(FileExistsError):
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        """Connect to the file that has the path now; roll back what was not committed."""
+        with _TURN:
             try:
                 write_new(self.path, b"", mode=0o600)
             except FileExistsError:
-                raise
+                pass
             except OSError as error:
                 raise refused(
                     self.path, f"cannot be made: {reason(error)}", rule="box.once"
                 ) from None
-        _require_own(self.path)
-        self._file = _identity_of(self.path)
-        database = sqlite3.connect(
-            self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
-        )
-        database.execute("pragma journal_mode = wal")
-        database.execute("pragma synchronous = full")
+            _require_own(self.path)
+            database = sqlite3.connect(
+                self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+            )
+            try:
+                self._prepare(database)
+                yield database
+            finally:
+                if _TURN.is_here():
+                    with suppress(sqlite3.Error):
+                        database.rollback()
+                    database.close()
+                else:  # to close it here would undo what the parent does
+                    _PARENTS.append(database)
+
+    def _prepare(self, database: sqlite3.Connection) -> None:
+        (mode,) = database.execute("pragma journal_mode = delete").fetchone()
+        if mode != "delete":
+            raise sqlite3.OperationalError(f"another process keeps its journal mode at {mode}")
+        # One more than "full": the folder is synced, or a journal that is back after a loss of
+        # power would undo what was committed.
+        database.execute("pragma synchronous = extra")
         database.executescript(f"begin immediate; {_TABLES}")
         if database.execute("select 1 from store").fetchone() is None:
             now = self._clock()
             database.execute("insert into store values (?, ?, 0)", (ceil(now) + FUTURE, int(now)))
         database.execute("commit")
-        self._database = database
-        return database
-
-    def close(self) -> None:
-        """Close the file; another call opens it again."""
-        with self._lock:
-            if self._database is not None:
-                self._database.close()
-            self._database = None
-
-    def _after_fork(self) -> None:
-        # The lock may be held by a thread that does not exist here, and SQLite's connections do not
-        # cross a fork: closing one would drop the parent's locks. It is kept, and not used.
-        _PARENTS.append(self._database)
-        self._lock, self._database = threading.Lock(), None
 
     def __repr__(self) -> str:
         return f"Once({str(self.path)!r})"
 
 
-_STORES: WeakSet[Once] = WeakSet()
-_PARENTS: list[sqlite3.Connection | None] = []
+class _Turn:
+    """Lets one thread of this process use SQLite's files of stores, and no other until it ends.
+
+    A fork waits for it. Where the thread that has it forks, the child never gets it: what SQLite
+    holds in memory says there that the child has its parent's locks.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._process = 0  # which has it
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+        if self._process:
+            self.lock.release()
+            raise sqlite3.OperationalError("this thread, or what it was forked from, uses a store")
+        self._process = os.getpid()
+
+    def __exit__(self, *_: object) -> None:
+        if self.is_here():
+            self._process = 0
+        self.lock.release()
+
+    def is_here(self) -> bool:
+        """Tell whether the process that has it is this one."""
+        return self._process == os.getpid()
 
 
-def _forked() -> None:
-    for store in list(_STORES):
-        store._after_fork()
+_TURN = _Turn()
+_PARENTS: list[sqlite3.Connection] = []
 
-
-os.register_at_fork(after_in_child=_forked)
+# The thread that forks has the lock, in both processes.
+os.register_at_fork(
+    before=_TURN.lock.acquire,
+    after_in_parent=_TURN.lock.release,
+    after_in_child=_TURN.lock.release,
+)
 
 
 @contextmanager
@@ -211,14 +229,6 @@ def _refusing() -> Iterator[None]:
             rule="box.once",
             fix="Free space on its disk, or correct the path; until then nothing opens.",
         ) from None
-
-
-def _identity_of(path: Path) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _require_own(path: Path) -> None:

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import pytest
 
@@ -146,25 +147,166 @@ def test_one_of_many_threads_opens_a_message(store):
     assert sorted(found) == [*["box.replayed"] * 7, "taken"]
 
 
-def test_a_fork_uses_the_store_amid_its_parents_use(store):
-    once = store()
-    with once.taking("ann", facts(1)):
-        child = os.fork()
-        if child == 0:
-            os._exit(int(once._database is not None))
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+# --- locks ----------------------------------------------------------------------------------------
+
+_OTHER = """
+import sys
+import safeser.once
+from safeser.errors import SafeserError
+from safeser.gate.detached import Facts
+safeser.once._PATIENCE = {patience}
+for number in sys.argv[2:]:
+    try:
+        once = safeser.once.Once(sys.argv[1], clock=lambda: {now})
+        with once.taking("ann", Facts(int(number).to_bytes(16, "big"), {made}, 60, "x")):
+            print("taken")
+    except SafeserError as error:
+        print(error.rule)
+"""
+
+
+def elsewhere(store, *numbers, patience=5.0):
+    """Return what a short-lived process of the same store finds of messages."""
+    text = _OTHER.format(now=NOW + 20, made=int(NOW + 10), patience=patience)
+    command = [sys.executable, "-c", text, str(store.path), *map(str, numbers)]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
+    return found.stdout.split()
+
+
+def in_a_fork(run):
+    """Run *run* in a fork, and return its process id."""
     child = os.fork()
     if child == 0:
         try:
-            take(once, 2)
-            with pytest.raises(EnvelopeError):
-                take(once, 1)
+            run()
         except BaseException:
             os._exit(1)
         os._exit(0)
+    return child
+
+
+def joined(child):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_two_stores_of_one_path_lose_nothing_when_another_process_ends(store, clock):
+    """To close any descriptor of a file drops this process's locks on it."""
+    first = store()
+    clock.now += 20
+    take(first, 1)
+    store()  # as in open(..., once=safeser.Once("opened")), for one call
+    assert elsewhere(store, 2) == ["taken"]
+    take(first, 3)
+    take(store(), 4)
+    assert elsewhere(store, 1, 2, 3, 4) == ["box.replayed"] * 4
+    with refusal(EnvelopeError, "box.replayed"):
+        take(first, 2)
+    assert [each.name for each in store.path.parent.iterdir()] == ["once.db"]
+
+
+def test_what_is_being_taken_stays_locked_while_another_thread_makes_a_store(store):
+    once = store()
+    thread = threading.Thread(target=store)
+    with once.taking("ann", facts(1)):
+        thread.start()
+        assert elsewhere(store, 1, 2, patience=0.1) == ["box.once"] * 2
+    thread.join()
+    assert elsewhere(store, 1, 2) == ["box.replayed", "taken"]
+
+
+@pytest.mark.parametrize("parent", ["stays", "uses it", "ends"])
+def test_a_store_made_before_a_fork_keeps_what_the_child_takes(store, clock, parent):
+    going, go = os.pipe()
+    done, say = os.pipe()
+
+    def child(once):
+        os.read(going, 1)
+        take(once, 2)
+        os.write(say, b".")
+        os.read(going, 1)
+        take(once, 4)
+        with pytest.raises(EnvelopeError):
+            take(once, 3)
+
+    def between():
+        once = store()
+        clock.now += 20
+        take(once, 1)
+        first = in_a_fork(partial(child, once))
+        if parent == "uses it":
+            take(once, 5)
+        if parent != "ends":
+            joined(first)
+
+    middle = in_a_fork(between)
+    if parent == "ends":
+        joined(middle)
+    os.write(go, b".")
+    os.read(done, 1)
+    assert elsewhere(store, 3) == ["taken"]
+    os.write(go, b".")
+    if parent == "ends":
+        os.close(say)
+        assert os.read(done, 1) == b""  # the child has ended
+    else:
+        joined(middle)
+    assert elsewhere(store, 2, 3, 4) == ["box.replayed"] * 3
+
+
+def test_a_fork_waits_until_another_thread_has_taken_a_message(store):
+    once, inside, end = store(), threading.Event(), threading.Event()
+
+    def taker():
+        with once.taking("ann", facts(1)):
+            inside.set()
+            end.wait()
+
+    def child():
+        with pytest.raises(EnvelopeError):
+            take(once, 1)
+        take(once, 2)
+
+    thread = threading.Thread(target=taker)
+    thread.start()
+    inside.wait()
+    threading.Timer(0.2, end.set).start()
+    joined(in_a_fork(child))
+    thread.join()
     with refusal(EnvelopeError, "box.replayed"):
         take(once, 2)
+
+
+def test_a_fork_amid_its_own_message_opens_nothing_more(store):
+    """SQLite in it believes that it has the locks of its parent."""
+    once, pid = store(), os.getpid()
+    try:
+        with once.taking("ann", facts(1)):
+            child = os.fork()
+            if child:
+                joined(child)
+    except EnvelopeError as error:  # in the child, which takes nothing
+        if os.getpid() != pid:
+            with pytest.raises(EnvelopeError):
+                take(once, 2)
+            os._exit(error.rule != "box.once")
+        raise
+    finally:
+        if os.getpid() != pid:
+            os._exit(2)
+    assert elsewhere(store, 1) == ["box.replayed"]
+    take(once, 2)
+
+
+def test_a_write_ahead_log_of_another_program_is_no_store(store, monkeypatch):
+    monkeypatch.setattr("safeser.once._PATIENCE", 0.05)
+    once = store()
+    other = sqlite3.connect(store.path)
+    other.execute("pragma journal_mode = wal")
+    other.execute("select * from store").fetchall()
+    with refusal(EnvelopeError, "box.once"):
+        take(once)
+    other.close()
+    take(once)
 
 
 _KILLED = """
@@ -199,7 +341,6 @@ def test_a_store_that_another_process_keeps_locked_refuses(store, monkeypatch):
 def test_a_store_that_is_damaged_refuses(store):
     once = store()
     take(once)
-    once.close()
     store.path.write_bytes(b"no database at all" * 100)
     with refusal(EnvelopeError, "box.once"):
         take(once)

@@ -60,7 +60,7 @@ class SealedCache:
     """A cache in *directory* whose values open under their own key alone.
 
     :param name: of the cache; a value of another one does not open.
-    :param to: the principal that reads; None for a shared box.
+    :param to: the principal that reads; None for a shared box, which refuses keys with ``->``.
     :param settings: of ``diskcache.Cache``, such as ``size_limit``.
     """
 

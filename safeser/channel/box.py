@@ -49,13 +49,15 @@ class Opened:
 
     :param value: the object.
     :param sender: the principal whose key sealed it; ``"shared"`` where a shared secret did, which
-        proves no sender.
+        proves no sender; the end that seals where about names a direction.
+    :param to: the principal that it was sealed for, or the end that opens; None for many readers.
     :param id: 16 random bytes that the sender chose for this message alone.
     :param made: when it was sealed, seconds since 1970 on the sender's clock.
     """
 
     value: Any
     sender: str
+    to: str | None
     id: bytes
     made: int
 
@@ -129,7 +131,7 @@ class Box:
             context from this principal to itself.
         :param about: what it is about: a queue, a key of a cache, a file's name. It opens about
             nothing else. In a shared box ``"a -> b"``, or ``"a -> b: tasks"``, names a direction,
-            in which one box does not both seal and open.
+            in which one box does not both seal and open; any other text with ``->`` is refused.
         :param ttl: seconds until it opens no more; None for no end.
         :param signed: whether to sign it by this principal's Ed25519 key.
         :raises PolicyDenied: if the policy lets it leave by no family that can carry it.
@@ -170,7 +172,7 @@ class Box:
         :param about: what it must be about.
         :param once: the store of what was opened already; None lets it open again.
         :param signed: whether it must be signed by its sender. A message for many readers opens
-            only where this is True.
+            only where this is True; :attr:`Opened.to` tells which it was.
         :raises EnvelopeError: if it is no whole message for this box about *about*, is expired, of
             the future, or was opened before (rules ``envelope.*`` and ``box.*``).
         :raises AuthenticationError: if the roster does not list its sender's key any more, or yet.
@@ -217,7 +219,7 @@ class Box:
                 link.note_message(context, error, facts)
             raise
         (value,) = link.load(admitted)
-        return Opened(value, hop.ends.sender, facts.id, facts.made)
+        return Opened(value, hop.ends.sender, hop.ends.recipient or None, facts.id, facts.made)
 
     def close(self) -> None:
         """Close the log, unless the caller opened it, and stop looking at the files."""

@@ -134,6 +134,13 @@ class Hop(NamedTuple):
     verify: Verify | None = None
 
 
+def _kept(kept: dict[Any, Hop], key: object, hop: Hop) -> Hop:
+    if len(kept) >= _MOST_HOPS:
+        kept.clear()
+    kept[key] = hop
+    return hop
+
+
 class BoxKeys(Protocol):
     """What a box asks: which keys there are now, and who decides about what they seal."""
 
@@ -193,6 +200,18 @@ class _Known(NamedTuple):
     opening: dict[tuple[int, bytes], Hop]
 
 
+def _require_own_key(known: _Known, what: str) -> None:
+    """Refuse to *what* by an own key that is not active: its thief forges what is sealed for it."""
+    identity = known.standing.identity
+    ending = known.standing.end_of_key(identity.public, identity.principal, known.date)
+    if ending is not None:
+        raise AuthenticationError(
+            f"this process may not {what}: {ending}",
+            rule=ending.rule,
+            fix="Give it a key that the roster lists as active.",
+        )
+
+
 class RosterKeys(_Keys):
     """One identity, the keys of a roster, and a policy, in files that may change.
 
@@ -224,26 +243,31 @@ class RosterKeys(_Keys):
         if audit is None and (folder / "audit.key").exists():
             audit = folder
         super().__init__(principal, audit, loaded)
-        self._follow(identity, loaded)
+        self._follow(identity, loaded, Roster.load(roster_path))
 
-    def _follow(self, identity: Identity, policy: Policy) -> None:
+    def _follow(
+        self, identity: Identity, policy: Policy, roster: Roster, inherited: Standing | None = None
+    ) -> None:
         """Follow the files from now on, in this process."""
         identity_path, policy_path, roster_path = self._paths
-        self._process = os.getpid()
         self.channel = Channel(
-            identity=identity, policy=policy, audit=self.audit, roster=Roster.load(roster_path)
+            identity=identity, policy=policy, audit=self.audit, roster=roster, inherited=inherited
         )
         self._files = LiveFiles(
             self.channel, identity=identity_path, policy=policy_path, roster=roster_path
         )
-        watch(self._files)
         self._known: _Known | None = None
+        if inherited is not None:
+            self._files.look()
+        self._process = os.getpid()
+        watch(self._files)
 
     def _state(self) -> _Known:
         """Return what is known of the files that are in force; another state knows nothing yet."""
         if self._process != os.getpid():
             # A fork has neither the thread that looks at the files, nor may it wait for its locks.
-            self._follow(Identity.load(self._paths[0]), Policy.load(self._paths[1]))
+            before = self.channel.standing
+            self._follow(before.identity, before.policy, before.listed, before)
         known, day = self._known, int(self.clock() // _DAY)
         if known is None or known.standing is not self.channel.standing or known.day != day:
             date = datetime.datetime.fromtimestamp(day * _DAY, datetime.UTC).date()
@@ -257,18 +281,12 @@ class RosterKeys(_Keys):
         known = self._state()
         hop = known.sealing.get((to, signed))
         if hop is None:
-            hop = self._kept(known.sealing, (to, signed), self._sealing(known, to, signed))
+            hop = _kept(known.sealing, (to, signed), self._sealing(known, to, signed))
         return hop
 
     def _sealing(self, known: _Known, to: str | None, signed: bool) -> Hop:
         identity, standing = known.standing.identity, known.standing
-        own = standing.end_of_key(identity.public, identity.principal, known.date)
-        if own is not None:
-            raise AuthenticationError(
-                f"this process may not seal: {own}",
-                rule=own.rule,
-                fix="Give it a key that the roster lists as active.",
-            )
+        _require_own_key(known, "seal")
         if signed:
             self._require_listed_signing(standing, identity)
         if to is None:
@@ -287,7 +305,7 @@ class RosterKeys(_Keys):
                 recipient_key=NO_KEY,
                 secret=b"",
             )
-            return self._hop(ends, to=identity.principal)
+            return self._hop(ends, identity.principal, identity.public)
         entries = [
             each
             for each in standing.roster.entries
@@ -309,7 +327,7 @@ class RosterKeys(_Keys):
             recipient_key=newest.raw,
             secret=identity.exchange(newest),
         )
-        return self._hop(ends, to=to)
+        return self._hop(ends, to, identity.public)
 
     @staticmethod
     def _require_listed_signing(standing: Standing, identity: Identity) -> None:
@@ -342,10 +360,11 @@ class RosterKeys(_Keys):
         hop = known.opening.get((sealed.mode, sealed.sender_key))
         if hop is None:
             made = self._opening(known, sealed)
-            hop = self._kept(known.opening, (sealed.mode, sealed.sender_key), made)
+            hop = _kept(known.opening, (sealed.mode, sealed.sender_key), made)
         return hop
 
     def _opening(self, known: _Known, sealed: Sealed) -> Hop:
+        _require_own_key(known, "open")
         entry = self._entry(known, sealed)
         identity, verifying = known.standing.identity, entry.verifying
         readers = sealed.mode == READERS
@@ -357,7 +376,7 @@ class RosterKeys(_Keys):
             recipient_key=sealed.recipient_key,
             secret=b"" if readers else identity.exchange(entry.public),
         )
-        hop = self._hop(ends, of=entry)
+        hop = self._hop(ends, entry.principal, entry.public)
         return hop._replace(verify=None if verifying is None else verifying.verify)
 
     def _entry(self, known: _Known, sealed: Sealed) -> RosterEntry:
@@ -406,25 +425,11 @@ class RosterKeys(_Keys):
             fix="Seal it again, for the key that the recipient has now." if mine else "",
         )
 
-    def _hop(self, ends: Ends, *, to: str = "", of: RosterEntry | None = None) -> Hop:
-        peer = to if of is None else of.principal
-        key = (of.public if of is not None else self.channel.identity.public).fingerprint
-        link = BoxLink(
-            ends,
-            local=self.principal,
-            peer=peer,
-            channel=self.channel,
-            audit=self.audit,
-            key=key,
-        )
+    def _hop(self, ends: Ends, peer: str, public: PublicKey) -> Hop:
+        key = public.fingerprint
+        own, channel, audit = self.principal, self.channel, self.audit
+        link = BoxLink(ends, local=own, peer=peer, channel=channel, audit=audit, key=key)
         return Hop(ends, link)
-
-    @staticmethod
-    def _kept(kept: dict[Any, Hop], key: object, hop: Hop) -> Hop:
-        if len(kept) >= _MOST_HOPS:
-            kept.clear()
-        kept[key] = hop
-        return hop
 
     def close(self) -> None:
         """Stop looking at the files, and close the log if it was opened for the box."""
@@ -485,12 +490,12 @@ class SecretKeys(_Keys):
     def _way(self, about: str, what: str) -> tuple[str, str]:
         """Return the direction that *about* names, in which this box does one thing alone."""
         found = _DIRECTION.match(about)
-        if found is None:
+        if found is None and "->" not in about:
             return SHARED_PRINCIPAL, SHARED_PRINCIPAL
-        way = (found[1], found[2])
+        way = (found[1], found[2]) if found else ("", "")
         if way[0] == way[1]:
             raise ConfigError(
-                f"a direction from {way[0]!r} to itself", rule="box.direction", fix=_TWO_ENDS
+                "'->' in about names no direction", rule="box.direction", fix=_TWO_ENDS
             )
         if len(self._ways) >= _MOST_HOPS and way not in self._ways:
             del self._ways[next(iter(self._ways))]
@@ -522,9 +527,7 @@ class SecretKeys(_Keys):
                 audit=self.audit,
                 key=secret.fingerprint,
             )
-            if len(self._hops) >= _MOST_HOPS:
-                self._hops.clear()
-            hop = self._hops[secret.id, way] = Hop(ends, link)
+            hop = _kept(self._hops, (secret.id, way), Hop(ends, link))
         return hop
 
     def sign(self, data: bytes) -> bytes:

@@ -54,6 +54,8 @@ class Channel:
     :param roster: public keys beyond those that the policy lists itself.
     :param shadow: a policy whose refusals are recorded and refuse nothing.
     :param today: the day that dates of the roster are compared with.
+    :param inherited: the state of the process that this one was forked from, in place of a new one:
+        what was retired there stays so.
     """
 
     def __init__(
@@ -65,9 +67,10 @@ class Channel:
         roster: Roster | None = None,
         shadow: Policy | None = None,
         today: Callable[[], datetime.date] = today,
+        inherited: Standing | None = None,
     ) -> None:
         self.audit = audit
-        self._stand(Standing(identity, policy, roster or Roster(), shadow=shadow))
+        self._stand(inherited or Standing(identity, policy, roster or Roster(), shadow=shadow))
         self._today = today
         self._links: dict[str, Link] = {}
         self._live: WeakSet[Link] = WeakSet()
@@ -77,7 +80,8 @@ class Channel:
         self._waited = 0  # calls of tend() since the new key came
         own_families.look_for(policy.families)
         self._declare_families(policy)
-        _require_listed(self._standing, on=today())
+        if inherited is None:
+            _require_listed(self._standing, on=today())
         self._is_settled: Callable[[], bool] = lambda: True
         self._ends: dict[tuple[str, str], float] = {}
         self._told: list[Callable[[frozenset[str]], None]] = []

@@ -49,7 +49,7 @@ from safeser.gate.format import (
     rest_size,
 )
 from safeser.gate.key_pairs import KeepsSecrets
-from safeser.gate.refusals import ConfigError, EnvelopeError, legible
+from safeser.gate.refusals import ConfigError, EnvelopeError
 from safeser.gate.values import Limits
 
 #: The message type of section 6 of the envelope; those below it are a session's.
@@ -116,10 +116,9 @@ class Facts(NamedTuple):
 
         :raises EnvelopeError: by rules ``box.about``, ``box.expired`` and ``box.future``.
         """
-        if self.about != about:
+        if self.about != about:  # neither is said: both may be bearer tokens
             raise EnvelopeError(
-                f"a message about {legible(self.about)!r} is opened as one about"
-                f" {legible(about)!r}",
+                "a message is about something else than what it is opened about",
                 rule="box.about",
                 fix="Open it about what it was sealed about; a message that was moved from another"
                 " queue, key or file is refused.",

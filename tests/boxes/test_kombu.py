@@ -92,7 +92,7 @@ def world(tmp_path_factory):
         (folder / name).mkdir(mode=0o700)
         safeser.audit.AuditKey.new().save(folder / name / "audit.key")
     # A new store refuses what was sealed before it, and for some seconds more.
-    safeser.Once(folder / "once", clock=lambda: 1_600_000_000.0).close()
+    safeser.Once(folder / "once", clock=lambda: 1_600_000_000.0)
     with redis_server() as socket, pytest.MonkeyPatch.context() as patch:
         patch.setenv("WORLD", str(folder))
         patch.setenv("REDIS", socket)

@@ -38,6 +38,7 @@ def test_all_who_have_the_secret_open_what_one_of_them_seals(clock, secret, box)
     with shared(clock, secret) as other:
         opened = other.open(data, about="user:1")
         assert (opened.sender, opened.value["a"].tolist()) == ("shared", [0, 1, 2])
+        assert opened.to == "shared"
         (event,) = events(other)
         assert (event["sender"], event["recipient"]) == ("shared", "shared")
         with refusal(EnvelopeError, "box.about"):
@@ -76,7 +77,8 @@ THERE, BACK = "client -> server: tasks", "server -> client: tasks"
 def test_what_goes_there_does_not_come_back(clock, secret, box):
     with shared(clock, secret) as server:
         data = box.seal(5, about=THERE, ttl=60)
-        assert server.open(data, about=THERE).value == 5
+        opened = server.open(data, about=THERE)
+        assert (opened.value, opened.sender, opened.to) == (5, "client", "server")
         assert box.open(server.seal(6, about=BACK, ttl=60), about=BACK).value == 6
         # Reflected to the box that sealed it, as an answer or as it is.
         with refusal(EnvelopeError, "envelope.mac"):
@@ -88,12 +90,31 @@ def test_what_goes_there_does_not_come_back(clock, secret, box):
             server.seal(7, about=THERE, ttl=60)
 
 
-def test_a_direction_has_two_ends(box):
+NO_DIRECTIONS = [
+    "client -> client",
+    "a->b",
+    "a->b: q",
+    "a -> b:q",
+    "a -> b q",
+    "a  -> b",
+    " a -> b",
+    "a b -> c",
+    "from a -> b: q",
+    "q: a -> b",
+    "a -> " + "b" * 65,
+    "-> b",
+    "a ->",
+    "a -> b\n",
+]
+
+
+@pytest.mark.parametrize("about", NO_DIRECTIONS, ids=lambda each: repr(each)[:16])
+def test_what_looks_like_a_direction_and_is_none_is_refused(clock, secret, box, about):
+    """Taken for text like any other, it would let a message go back to the box that sealed it."""
     with refusal(ConfigError, "box.direction"):
-        box.seal(5, about="client -> client", ttl=60)
-    for about in ("client->server", "a b -> c", "from a -> b", "a -> b x"):
-        data = box.seal(5, about=about, ttl=60)  # names none, and is text like any other
-        assert box.open(data, about=about).value == 5
+        box.seal(5, about=about, ttl=60)
+    with shared(clock, secret) as other, refusal(ConfigError, "box.direction"):
+        other.open(box.seal(5, about="a -> b", ttl=60), about=about)
 
 
 # --- what it may carry ----------------------------------------------------------------------------

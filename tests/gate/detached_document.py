@@ -71,6 +71,7 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}"
 
 def direction(about: str) -> tuple[str, str]:
     found = re.match(rf"({_NAME}) -> ({_NAME})(?:: |\Z)", about)
+    _demand("->" not in about or (found is not None and found[1] != found[2]), "about")
     return (found[1], found[2]) if found else ("shared", "shared")
 
 
