@@ -8,13 +8,16 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
-from tests.pages import Page
+from safeser import pickles
+from tests.pages import Page, matches
 from tests.pickles import spellings
 from tests.processes import PATIENCE, measured
 
@@ -28,11 +31,11 @@ ROWS = {
 NO_START = [row for row, (before, _) in ROWS.items() if before == "no start"]
 
 
-def in_process(folder, *arguments, **environment):
+def in_process(folder, *arguments, python=sys.executable):
     return subprocess.run(
-        [sys.executable, *arguments],
+        [python, *arguments],
         cwd=folder,
-        env=measured({**os.environ, **environment}),
+        env=measured({**os.environ}),
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -237,28 +240,73 @@ def test_a_guarded_process(tmp_path, case):
     assert ("RAN" in ended.stdout) == ("forbids" in case)
 
 
-def sitecustomize(folder, text):
-    (folder / "sitecustomize.py").write_text(text, "utf-8")
-    (folder / "program.py").write_text(
+PYTHONS = {"the tests' Python": sys.executable, "the system's Python": "/usr/bin/python3"}
+
+
+@pytest.fixture(params=PYTHONS)
+def environment(request, tmp_path):
+    """A virtual environment of a Python with safeser, by its interpreter and purelib."""
+    python = PYTHONS[request.param]
+    asked = "import sys; print('.'.join(map(str, sys.version_info[:2])))"
+    if not Path(python).exists():
+        pytest.skip(f"{python} does not exist")
+    told = subprocess.run([python, "-c", asked], capture_output=True, text=True, check=True)
+    if told.stdout.strip() != ".".join(map(str, sys.version_info[:2])):
+        pytest.skip(f"safeser's dependencies are not installed for {python}")
+    made = subprocess.run(
+        [python, "-m", "venv", "--without-pip", "venv"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    if made.returncode:
+        pytest.skip(f"{python} makes no virtual environment: {made.stderr}")
+    [purelib] = tmp_path.glob("venv/lib/python*/site-packages")
+    paths = [str(Path(pickles.__file__).parents[2]), sysconfig.get_path("purelib")]
+    (purelib / "a_safeser.pth").write_text("\n".join(paths), "utf-8")
+    (tmp_path / "program.py").write_text(
         "import pickle, sys\n"
         f"print(pickle.loads({spellings.LISTED!r}))\n"
         f"pickle.loads({spellings.HOSTILE!r})\n"
         "print('the program goes on')\n"
     )
-    return in_process(folder, "program.py", PYTHONPATH=str(folder))
+    return tmp_path / "venv/bin/python", purelib
 
 
-def test_the_recipe_guards_a_program(tmp_path):
-    ended = sitecustomize(tmp_path, PAGE.files["sitecustomize.py"])
-    assert ended.stdout == "2026-11-29\n"
-    assert "PolicyDenied: posix:mkdir is called" in ended.stderr
-    assert not (tmp_path / "ran").exists()
+def test_the_recipe_guards_a_program(environment, tmp_path):
+    python, purelib = environment
+    for name in ("safeser_guard.pth", "safeser_guard.py"):
+        (purelib / name).write_text(PAGE.files[name], "utf-8")
+    for options in ((), ("-I",)):
+        ended = in_process(tmp_path, *options, "program.py", python=python)
+        assert ended.stdout == "2026-11-29\n"
+        assert "PolicyDenied: posix:mkdir is called" in ended.stderr
+        assert not (tmp_path / "ran").exists()
+    *_, check = PAGE.commands
+    ended = in_process(tmp_path, *shlex.split(check.text)[1:], python=python)
+    assert matches(ended.stderr.splitlines(), check.printed)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    (purelib / "safeser_guard.pth").unlink()
+    ended = in_process(tmp_path, *shlex.split(check.text)[1:], python=python)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "NO GUARD\n", "")
 
 
-def test_a_program_whose_guard_fails_does_not_start(tmp_path):
-    recipe = PAGE.files["sitecustomize.py"]
-    ended = sitecustomize(tmp_path, recipe.replace('("data", "numpy")', '"mistyped"'))
-    assert ended.returncode != 0
-    assert ended.stdout == ""
-    assert "no guard: there is no profile mistyped" in ended.stderr
+#: What keeps the recipe's module from guarding, by how its text is changed.
+NO_GUARD = {
+    "a profile that is none": ('("data", "numpy")', '"mistyped"'),
+    "safeser is not installed": ("from safeser import", "from safeser_elsewhere import"),
+    "no standard error": ("pickles.guard(", "sys.stderr = None; pickles.no_guard("),
+    "an import that ends the process": ("pickles.guard(", "raise SystemExit("),
+}
+
+
+@pytest.mark.parametrize("fault", NO_GUARD)
+def test_a_program_whose_guard_fails_does_not_start(environment, tmp_path, fault):
+    python, purelib = environment
+    old, new = NO_GUARD[fault]
+    text = PAGE.files["safeser_guard.py"]
+    assert old in text
+    (purelib / "safeser_guard.pth").write_text(PAGE.files["safeser_guard.pth"], "utf-8")
+    (purelib / "safeser_guard.py").write_text(text.replace(old, new, 1), "utf-8")
+    ended = in_process(tmp_path, "program.py", python=python)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("no guard: ") == (fault != "no standard error")
     assert not (tmp_path / "ran").exists()
