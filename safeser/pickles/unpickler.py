@@ -64,13 +64,17 @@ _READING = {name for name in vars(_Unpickler) if not name.startswith("__")} - _M
 #: Encodings in which text of Python 2, where it is ASCII, reads as it does here.
 _LIKE_ASCII = {"ascii", "latin1", "latin-1", "utf-8", "utf8"}
 
+#: Opcodes that store in the memo, and those that take from it.
+_STORING, _TAKING = {b"p", b"q", b"r", pickle.MEMOIZE}, {b"g", b"h", b"j"}
+
 #: What :func:`guard` was given; None in a process that is not guarded.
 _guarded: tuple[Profile, Limits] | None = None
 
 
-def one_pickle(read: Callable[[int], Any], limits: Limits) -> bytes:
+def one_pickle(read: Callable[[int], Any], limits: Limits, codes: set[bytes]) -> bytes:
     """Return the next pickle of a file, up to its STOP or to where it can be no pickle any more.
 
+    :param codes: gets its opcodes.
     :param read: returns as many bytes as it is asked for, fewer only where the file ends. It is
         asked for no byte after STOP, and for no more at once than ``limits.max_bytes`` leaves.
     :raises EOFError: the file has no further byte, as pickle says it of a file of several.
@@ -83,6 +87,7 @@ def one_pickle(read: Callable[[int], Any], limits: Limits) -> bytes:
         if not code and not taken:
             raise EOFError("the file holds no further pickle")
         taken += code
+        codes.add(code)
         if code == _STOP or code not in _OPCODES:
             break
         lines, size, prefix = _OPCODES[code]
@@ -118,7 +123,7 @@ def guard(*, profile: str | Sequence[str] | Profile = "data", limits: Limits = L
     global _guarded  # noqa: PLW0603 - a process is guarded once
     listed = Profile.of(profile)
     if _guarded is not None:
-        if _guarded != (listed, limits):
+        if (_guarded[0].entries, _guarded[1]) != (listed.entries, limits):
             raise ConfigError(
                 "this process is guarded already, with another profile or other limits",
                 rule="pickle.guarded",
@@ -189,7 +194,7 @@ def _load(self: Any) -> Any:
             getattr(self.persistent_load, "__func__", None) is not _Unpickler.persistent_load
         )
         budget = Budget(limits)
-        data = one_pickle(self._file_read, limits)
+        data = _own_pickle(self, limits)
         parsed = parse(data, limits=limits, budget=budget, persistent=persistent)
         buffers = list(islice(self._buffers or (), parsed.program.buffers))
         judged = parsed.judged(profile, buffers=len(buffers))
@@ -197,6 +202,25 @@ def _load(self: Any) -> Any:
             _ask(self.find_class, parsed.program, profile)
         load = self.persistent_load if persistent else None
         return judged.build(buffers, budget, persistent_load=load)
+
+
+def _own_pickle(unpickler: Any, limits: Limits) -> bytes:
+    """Return the next pickle of *unpickler*'s file, if it means the same without earlier ones.
+
+    CPython's unpickler keeps its memo from one load to the next, and MEMOIZE numbers on from there:
+    read alone, such a pickle would have its own objects in place of earlier ones.
+    """
+    codes: set[bytes] = set()
+    data = one_pickle(unpickler._file_read, limits, codes)
+    if unpickler.memo and pickle.MEMOIZE in codes and codes & _TAKING:
+        raise PayloadError(
+            "the pickle may refer to objects of an earlier one, which this unpickler loaded",
+            rule="pickle.memo",
+            fix="Write and read each object with a Pickler and an Unpickler of its own.",
+        )
+    if codes & _STORING:
+        unpickler.memo[0] = None
+    return data
 
 
 def _check_reading(unpickler: Any) -> None:

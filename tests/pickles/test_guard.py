@@ -119,6 +119,28 @@ except EOFError:
     pass
 assert pickle.loads(pickle.dumps(DAY) + b"the rest") == DAY
 """,
+    "one unpickler for several pickles": """
+pickles.guard()
+def loaded(protocol, *objects, one=True):
+    file = io.BytesIO()
+    pickler = pickle.Pickler(file, protocol)
+    for each in objects:
+        (pickler if one else pickle.Pickler(file, protocol)).dump(each)
+    unpickler = pickle.Unpickler(io.BytesIO(file.getvalue()))
+    for each in objects:
+        assert unpickler.load() == each
+    return True
+shared = ["x" * 50]
+for protocol in range(6):
+    assert refused(lambda: loaded(protocol, shared, [shared, shared])) == "pickle.memo"
+    assert loaded(protocol, 1, [shared, shared])
+    assert loaded(protocol, [shared, shared], 1, [[], 2], one=False)
+    if protocol < 4:  # CPython itself loads others wrong
+        assert loaded(protocol, [shared, shared], [shared, shared], one=False)
+unpickler = pickle.Unpickler(io.BytesIO(pickle.dumps([shared, shared]) * 2))
+assert unpickler.load() == [shared, shared]
+assert refused(unpickler.load, PayloadError) == "pickle.memo"
+""",
     "a file that ends too early": """
 pickles.guard()
 for end in range(1, len(EVIL)):
@@ -200,6 +222,15 @@ pickles.guard(profile=("data", "numpy"))
 pickles.guard(profile=("data", "numpy"))
 assert refused(pickles.guard, ConfigError) == "pickle.guarded"
 assert refused(lambda: pickles.guard(profile="code"), ConfigError) == "config.profile"
+""",
+    "a second call with classes of one's own": """
+def own(fields):
+    made = pickles.Profile.named("data")
+    return made.allowing({"__main__:Order": {"role": "class", "fields": fields}})
+pickles.guard(profile=own(["a"]))
+pickles.guard(profile=own(["a"]))
+for other in (own(["a", "b"]), "data"):
+    assert refused(lambda: pickles.guard(profile=other), ConfigError) == "pickle.guarded"
 """,
     "what puts CPython's functions back": """
 kept = pickle.load, pickle.loads, pickle.Unpickler
