@@ -71,6 +71,37 @@ _STORING, _TAKING = {b"p", b"q", b"r", pickle.MEMOIZE}, {b"g", b"h", b"j"}
 _guarded: tuple[Profile, Limits] | None = None
 
 
+class _Unbound(staticmethod):  # type: ignore[type-arg]  # any function
+    """A function of ``pickle``, which classes that have it as an attribute do not bind.
+
+    As CPython's own, it is pickled by its name.
+    """
+
+    def __reduce__(self) -> str:
+        return self.__name__.lstrip("_")
+
+
+class _Denied(PolicyDenied, pickle.UnpicklingError):
+    """A refusal as pickle's own error too, which programs catch to rebuild a cache."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return PolicyDenied, *super().__reduce__()[1:]  # elsewhere, it is the plain one
+
+
+class _Malformed(PayloadError, pickle.UnpicklingError):
+    """As :class:`_Denied`, of a pickle that is malformed or over budget."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return PayloadError, *super().__reduce__()[1:]
+
+
+_OF_PICKLE: Final[dict[type, type]] = {PolicyDenied: _Denied, PayloadError: _Malformed}
+for _plain, _error in _OF_PICKLE.items():
+    # Logs, replies and tracebacks name an error by its plain class.
+    _error.__module__, _error.__qualname__ = _plain.__module__, _plain.__qualname__
+    _error.__name__ = _plain.__name__
+
+
 def one_pickle(read: Callable[[int], Any], limits: Limits, codes: set[bytes]) -> bytes:
     """Return the next pickle of a file, up to its STOP or to where it can be no pickle any more.
 
@@ -113,7 +144,8 @@ def guard(*, profile: str | Sequence[str] | Profile = "data", limits: Limits = L
     """Have all of this process's unpicklers refuse what *profile* does not list, until it ends.
 
     Call it before other imports. A second call with the same arguments changes nothing. Errors are
-    those of :func:`safeser.pickles.loads`, and ``EOFError`` at the end of a file.
+    those of :func:`safeser.pickles.loads` and ``pickle.UnpicklingError`` at once, and ``EOFError``
+    at the end of a file.
 
     :param profile: as of :func:`safeser.pickles.loads`.
     :param limits: of each pickle.
@@ -151,9 +183,8 @@ def guard(*, profile: str | Sequence[str] | Profile = "data", limits: Limits = L
     _Unpickler.load, _Unpickler.find_class = _load, _find_class
     instead = {
         id(stock): _Unpickler,
-        # Static methods, since classes have them as attributes, which binds functions of Python.
-        id(pickle.load): staticmethod(pickle._load),  # type: ignore[attr-defined]  # typeshed lacks it
-        id(pickle.loads): staticmethod(pickle._loads),  # type: ignore[attr-defined]  # typeshed lacks it
+        id(pickle.load): _Unbound(pickle._load),  # type: ignore[attr-defined]  # typeshed lacks it
+        id(pickle.loads): _Unbound(pickle._loads),  # type: ignore[attr-defined]  # typeshed lacks it
     }
     for module in list(sys.modules.values()):
         if isinstance(module, ModuleType):
@@ -164,7 +195,7 @@ def guard(*, profile: str | Sequence[str] | Profile = "data", limits: Limits = L
 def _refuse_lookups(event: str, arguments: tuple[Any, ...]) -> None:
     """Refuse what CPython's own unpicklers ask before they look up a global."""
     if event == "pickle.find_class":
-        raise PolicyDenied(
+        raise _Denied(
             "the process is guarded, and a name of CPython's unpickler was taken before",
             rule="pickle.guarded",
             fix="Call guard() before other imports.",
@@ -176,7 +207,7 @@ def _find_class(self: Any, module: str, name: str) -> Any:
     assert _guarded is not None
     entry = _guarded[0].get(f"{module}:{name}")
     if entry is None:
-        raise PolicyDenied(
+        raise _Denied(
             f"{module}:{name} is asked for, and profile {_guarded[0].name} does not list it",
             rule="pickle.guarded",
             fix="Add it to the profile that guard() is given, if it may be built.",
@@ -186,22 +217,28 @@ def _find_class(self: Any, module: str, name: str) -> Any:
 
 def _load(self: Any) -> Any:
     """Return the next object of the file, in place of ``Unpickler.load``."""
+    try:
+        with Reported("safeser.pickles.guard"):
+            return _loaded(self)
+    except (PolicyDenied, PayloadError) as error:
+        error.__class__ = _OF_PICKLE.get(type(error), type(error))
+        raise
+
+
+def _loaded(self: Any) -> Any:
     assert _guarded is not None
     profile, limits = _guarded
-    with Reported("safeser.pickles.guard"):
-        _check_reading(self)
-        persistent = (
-            getattr(self.persistent_load, "__func__", None) is not _Unpickler.persistent_load
-        )
-        budget = Budget(limits)
-        data = _own_pickle(self, limits)
-        parsed = parse(data, limits=limits, budget=budget, persistent=persistent)
-        buffers = list(islice(self._buffers or (), parsed.program.buffers))
-        judged = parsed.judged(profile, buffers=len(buffers))
-        if getattr(self.find_class, "__func__", None) is not _find_class:
-            _ask(self.find_class, parsed.program, profile)
-        load = self.persistent_load if persistent else None
-        return judged.build(buffers, budget, persistent_load=load)
+    _check_reading(self)
+    persistent = getattr(self.persistent_load, "__func__", None) is not _Unpickler.persistent_load
+    budget = Budget(limits)
+    data = _own_pickle(self, limits)
+    parsed = parse(data, limits=limits, budget=budget, persistent=persistent)
+    buffers = list(islice(self._buffers or (), parsed.program.buffers))
+    judged = parsed.judged(profile, buffers=len(buffers))
+    if getattr(self.find_class, "__func__", None) is not _find_class:
+        _ask(self.find_class, parsed.program, profile)
+    load = self.persistent_load if persistent else None
+    return judged.build(buffers, budget, persistent_load=load)
 
 
 def _own_pickle(unpickler: Any, limits: Limits) -> bytes:

@@ -205,6 +205,39 @@ assert pickle.loads(pickle.dumps(DAY), encoding="latin1", fix_imports=True) == D
 for options in ({"encoding": "bytes"}, {"encoding": "utf-16"}, {"fix_imports": False}):
     assert refused(lambda: pickle.loads(pickle.dumps(1), **options)) == "pickle.guarded"
 """,
+    "a program that rebuilds what it cannot load": """
+import copy
+from safeser.refused_loads import observe
+kept, seen = [pickle.loads], []
+pickles.guard()
+observe(lambda call, error: seen.append(error))
+class Wide(pickle.Unpickler):
+    dispatch = {}
+for call, kind in (
+    (lambda: pickle.loads(b"garbage"), PayloadError),
+    (lambda: pickle.loads(EVIL[:-1]), PayloadError),
+    (lambda: pickle.loads(EVIL), PolicyDenied),
+    (lambda: pickle.Unpickler(io.BytesIO()).find_class("os", "system"), PolicyDenied),
+    (lambda: Wide(io.BytesIO(EVIL)).load(), PolicyDenied),
+    (lambda: kept[0](EVIL), PolicyDenied),
+):
+    try:
+        raise AssertionError(call())
+    except pickle.UnpicklingError as error:
+        assert isinstance(error, kind) and error.rule
+        plain = copy.copy(error)
+        assert type(plain) is kind and str(plain) == str(error)
+assert len(seen) == 4
+""",
+    "a function of pickle in a pickle": """
+pickles.guard()
+assert b"loads" in pickle.dumps([pickle.load, pickle.loads])
+assert refused(lambda: pickle.loads(pickle.dumps(pickle.loads))) == "pickle.global"
+for name in ("load", "loads"):
+    for protocol in range(6):
+        assert name.encode() in pickle._dumps(getattr(pickle, name), protocol)
+assert pickle.loads.__module__ == "pickle" and pickle.loads.__doc__ == pickle._loads.__doc__
+""",
     "a class that has loads as its own": """
 pickles.guard()
 class Serializer:
