@@ -107,7 +107,13 @@ def _steps(channel: Channel, *, initiator: bool, peer: str | None, address: str)
 
 def _message(received: Any, most: int) -> bytes:
     """Return one message as bytes, of which there are some, and not too many."""
-    data = memoryview(received).cast("B")
+    try:
+        data = memoryview(received).cast("B")
+    except TypeError:  # such as the text that a peer of a WebSocket may send
+        raise AuthenticationError(
+            f"recv returned an object of {type(received).__name__} in the handshake, no bytes",
+            fix="Have recv return one message as bytes.",
+        ) from None
     if not 0 < data.nbytes <= most:
         why = "closed the connection" if not data.nbytes else "sent too much"
         raise AuthenticationError(f"the peer {why} in the handshake")

@@ -120,7 +120,7 @@ def load(
     :raises PayloadError: the pickle is malformed, over budget, or its values are unsound.
     """
     return loads(
-        one_pickle(file.read, limits),
+        one_pickle(file.read, limits, set()),
         buffers=buffers,
         profile=profile,
         limits=limits,

@@ -64,13 +64,48 @@ _READING = {name for name in vars(_Unpickler) if not name.startswith("__")} - _M
 #: Encodings in which text of Python 2, where it is ASCII, reads as it does here.
 _LIKE_ASCII = {"ascii", "latin1", "latin-1", "utf-8", "utf8"}
 
+#: Opcodes that store in the memo, and those that take from it.
+_STORING, _TAKING = {b"p", b"q", b"r", pickle.MEMOIZE}, {b"g", b"h", b"j"}
+
 #: What :func:`guard` was given; None in a process that is not guarded.
 _guarded: tuple[Profile, Limits] | None = None
 
 
-def one_pickle(read: Callable[[int], Any], limits: Limits) -> bytes:
+class _Unbound(staticmethod):  # type: ignore[type-arg]  # any function
+    """A function of ``pickle``, which classes that have it as an attribute do not bind.
+
+    As CPython's own, it is pickled by its name.
+    """
+
+    def __reduce__(self) -> str:
+        return self.__name__.lstrip("_")
+
+
+class _Denied(PolicyDenied, pickle.UnpicklingError):
+    """A refusal as pickle's own error too, which programs catch to rebuild a cache."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return PolicyDenied, *super().__reduce__()[1:]  # elsewhere, it is the plain one
+
+
+class _Malformed(PayloadError, pickle.UnpicklingError):
+    """As :class:`_Denied`, of a pickle that is malformed or over budget."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return PayloadError, *super().__reduce__()[1:]
+
+
+_OF_PICKLE: Final[dict[type, type]] = {PolicyDenied: _Denied, PayloadError: _Malformed}
+for _plain, _error in _OF_PICKLE.items():
+    # Logs, replies and tracebacks name an error by its plain class.
+    _error.__module__, _error.__qualname__ = _plain.__module__, _plain.__qualname__
+    _error.__name__ = _plain.__name__
+
+
+def one_pickle(read: Callable[[int], Any], limits: Limits, codes: set[bytes]) -> bytes:
     """Return the next pickle of a file, up to its STOP or to where it can be no pickle any more.
 
+    :param codes: gets its opcodes.
     :param read: returns as many bytes as it is asked for, fewer only where the file ends. It is
         asked for no byte after STOP, and for no more at once than ``limits.max_bytes`` leaves.
     :raises EOFError: the file has no further byte, as pickle says it of a file of several.
@@ -83,6 +118,7 @@ def one_pickle(read: Callable[[int], Any], limits: Limits) -> bytes:
         if not code and not taken:
             raise EOFError("the file holds no further pickle")
         taken += code
+        codes.add(code)
         if code == _STOP or code not in _OPCODES:
             break
         lines, size, prefix = _OPCODES[code]
@@ -108,7 +144,8 @@ def guard(*, profile: str | Sequence[str] | Profile = "data", limits: Limits = L
     """Have all of this process's unpicklers refuse what *profile* does not list, until it ends.
 
     Call it before other imports. A second call with the same arguments changes nothing. Errors are
-    those of :func:`safeser.pickles.loads`, and ``EOFError`` at the end of a file.
+    those of :func:`safeser.pickles.loads` and ``pickle.UnpicklingError`` at once, and ``EOFError``
+    at the end of a file.
 
     :param profile: as of :func:`safeser.pickles.loads`.
     :param limits: of each pickle.
@@ -118,7 +155,7 @@ def guard(*, profile: str | Sequence[str] | Profile = "data", limits: Limits = L
     global _guarded  # noqa: PLW0603 - a process is guarded once
     listed = Profile.of(profile)
     if _guarded is not None:
-        if _guarded != (listed, limits):
+        if (_guarded[0].entries, _guarded[1]) != (listed.entries, limits):
             raise ConfigError(
                 "this process is guarded already, with another profile or other limits",
                 rule="pickle.guarded",
@@ -146,9 +183,8 @@ def guard(*, profile: str | Sequence[str] | Profile = "data", limits: Limits = L
     _Unpickler.load, _Unpickler.find_class = _load, _find_class
     instead = {
         id(stock): _Unpickler,
-        # Static methods, since classes have them as attributes, which binds functions of Python.
-        id(pickle.load): staticmethod(pickle._load),  # type: ignore[attr-defined]  # typeshed lacks it
-        id(pickle.loads): staticmethod(pickle._loads),  # type: ignore[attr-defined]  # typeshed lacks it
+        id(pickle.load): _Unbound(pickle._load),  # type: ignore[attr-defined]  # typeshed lacks it
+        id(pickle.loads): _Unbound(pickle._loads),  # type: ignore[attr-defined]  # typeshed lacks it
     }
     for module in list(sys.modules.values()):
         if isinstance(module, ModuleType):
@@ -159,7 +195,7 @@ def guard(*, profile: str | Sequence[str] | Profile = "data", limits: Limits = L
 def _refuse_lookups(event: str, arguments: tuple[Any, ...]) -> None:
     """Refuse what CPython's own unpicklers ask before they look up a global."""
     if event == "pickle.find_class":
-        raise PolicyDenied(
+        raise _Denied(
             "the process is guarded, and a name of CPython's unpickler was taken before",
             rule="pickle.guarded",
             fix="Call guard() before other imports.",
@@ -171,7 +207,7 @@ def _find_class(self: Any, module: str, name: str) -> Any:
     assert _guarded is not None
     entry = _guarded[0].get(f"{module}:{name}")
     if entry is None:
-        raise PolicyDenied(
+        raise _Denied(
             f"{module}:{name} is asked for, and profile {_guarded[0].name} does not list it",
             rule="pickle.guarded",
             fix="Add it to the profile that guard() is given, if it may be built.",
@@ -181,22 +217,47 @@ def _find_class(self: Any, module: str, name: str) -> Any:
 
 def _load(self: Any) -> Any:
     """Return the next object of the file, in place of ``Unpickler.load``."""
+    try:
+        with Reported("safeser.pickles.guard"):
+            return _loaded(self)
+    except (PolicyDenied, PayloadError) as error:
+        error.__class__ = _OF_PICKLE.get(type(error), type(error))
+        raise
+
+
+def _loaded(self: Any) -> Any:
     assert _guarded is not None
     profile, limits = _guarded
-    with Reported("safeser.pickles.guard"):
-        _check_reading(self)
-        persistent = (
-            getattr(self.persistent_load, "__func__", None) is not _Unpickler.persistent_load
+    _check_reading(self)
+    persistent = getattr(self.persistent_load, "__func__", None) is not _Unpickler.persistent_load
+    budget = Budget(limits)
+    data = _own_pickle(self, limits)
+    parsed = parse(data, limits=limits, budget=budget, persistent=persistent)
+    buffers = list(islice(self._buffers or (), parsed.program.buffers))
+    judged = parsed.judged(profile, buffers=len(buffers))
+    if getattr(self.find_class, "__func__", None) is not _find_class:
+        _ask(self.find_class, parsed.program, profile)
+    load = self.persistent_load if persistent else None
+    return judged.build(buffers, budget, persistent_load=load)
+
+
+def _own_pickle(unpickler: Any, limits: Limits) -> bytes:
+    """Return the next pickle of *unpickler*'s file, if it means the same without earlier ones.
+
+    CPython's unpickler keeps its memo from one load to the next, and MEMOIZE numbers on from there:
+    read alone, such a pickle would have its own objects in place of earlier ones.
+    """
+    codes: set[bytes] = set()
+    data = one_pickle(unpickler._file_read, limits, codes)
+    if unpickler.memo and pickle.MEMOIZE in codes and codes & _TAKING:
+        raise PayloadError(
+            "the pickle may refer to objects of an earlier one, which this unpickler loaded",
+            rule="pickle.memo",
+            fix="Write and read each object with a Pickler and an Unpickler of its own.",
         )
-        budget = Budget(limits)
-        data = one_pickle(self._file_read, limits)
-        parsed = parse(data, limits=limits, budget=budget, persistent=persistent)
-        buffers = list(islice(self._buffers or (), parsed.program.buffers))
-        judged = parsed.judged(profile, buffers=len(buffers))
-        if getattr(self.find_class, "__func__", None) is not _find_class:
-            _ask(self.find_class, parsed.program, profile)
-        load = self.persistent_load if persistent else None
-        return judged.build(buffers, budget, persistent_load=load)
+    if codes & _STORING:
+        unpickler.memo[0] = None
+    return data
 
 
 def _check_reading(unpickler: Any) -> None:

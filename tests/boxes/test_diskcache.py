@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 
 import diskcache
 import numpy as np
@@ -125,6 +126,74 @@ def test_values_of_other_caches_and_secrets_do_not_open(cache, box, tmp_path):
         with pytest.raises(SafeserError):
             other.get("key")
         other.close()
+
+
+def test_a_name_shares_no_key_with_a_shorter_one(cache, box, tmp_path):
+    users, admins = (
+        SealedCache(box, tmp_path / name, name=name) for name in ("users", "users: admin")
+    )
+    users.set("admin: flag", True, expire=60)
+    admins.cache.set("flag", users.cache.get("admin: flag"), expire=60)
+    with pytest.raises(EnvelopeError) as caught:
+        admins.get("flag")
+    assert caught.value.rule == "box.about"
+    for each in (users, admins):
+        each.close()
+
+
+#: Rows that an attacker adds to the settings; None where the program's own are taken instead.
+SETTINGS = {
+    "an option of the disk": ("disk_evil", "x", "box.cache"),
+    "a pragma": ("sqlite_hard_heap_limit", 1, "box.cache"),
+    "SQL in a name": ("sqlite_journal_mode; x", "1", "box.cache"),
+    "a method of the cache": ("get", "x", "box.cache"),
+    "a name of bytes": (b"x", 1, "box.cache"),
+    "text for a number": ("hits", "x", "box.cache"),
+    "no eviction policy": ("eviction_policy", "nope", None),
+    "SQL in a value": ("sqlite_mmap_size", "1; x", None),
+    "files for large values": ("disk_min_file_size", "x", None),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings_of_the_folder_are_not_taken(cache, rows, box, tmp_path, name):
+    key, value, rule = SETTINGS[name]
+    rows.execute("insert or replace into Settings values (?, ?)", (key, value))
+
+    def use(opened):
+        opened.set("new", 1, expire=60)
+        opened.cache.cull()
+        return opened.get("mine")
+
+    def outcome(call, *arguments):
+        try:
+            return call(*arguments)
+        except EnvelopeError as error:
+            return error.rule
+
+    with ThreadPoolExecutor(1) as pool:  # whose connection of its own takes settings again
+        assert pool.submit(outcome, use, cache).result() in ([1], rule)
+    opened = outcome(SealedCache, box, tmp_path / "cache")
+    if rule is not None:
+        assert opened == rule
+        return
+    assert use(opened) == [1]
+    opened.close()
+
+
+def test_a_folder_with_another_file(box, tmp_path):
+    (tmp_path / "cache.db").write_bytes(b"no database" * 1000)
+    with pytest.raises(EnvelopeError) as caught:
+        SealedCache(box, tmp_path)
+    assert caught.value.rule == "box.cache"
+
+
+def test_settings_of_the_program_are_taken(box, tmp_path):
+    cache = SealedCache(box, tmp_path, size_limit=1 << 20, eviction_policy="none")
+    assert (cache.cache.size_limit, cache.cache.eviction_policy) == (1 << 20, "none")
+    cache.cache.reset("size_limit", 7)
+    assert (cache.cache.size_limit, cache.cache.reset("size_limit")) == (7, 7)
+    cache.close()
 
 
 def test_what_is_not_kept():

@@ -111,6 +111,27 @@ def test_dealer_and_router(world, sockets, evil):
         world.answer(router, lambda question: question)
 
 
+#: What ends no loop of a server that catches SafeserError: from strangers, then from who has a key.
+STRANGE_PARTS = [[b""], [b"a", b"b"], [b"", b"", b""], [b"x"] * 1000]
+STRANGE_QUESTIONS = [1, None, "ab", ("1", 2, 3), (["1"], 2), {"1": 2}, ("x" * 5000, 2)]
+
+
+def test_a_server_outlives_strange_messages(world, sockets):
+    router, dealer = sockets(zmq.ROUTER, zmq.DEALER)
+    for parts in STRANGE_PARTS:
+        dealer.send_multipart(parts)
+        with pytest.raises(EnvelopeError):
+            world.answer(router, lambda question: question)
+    for question in STRANGE_QUESTIONS:
+        dealer.send(world.web.seal(question, to="worker", about="questions", ttl=60))
+        with pytest.raises(SafeserError):
+            world.answer(router, lambda question: question)
+    server = threading.Thread(target=world.answer, args=(router, lambda question: question + 1))
+    server.start()
+    assert world.ask(dealer, 1) == 2
+    server.join()
+
+
 def test_an_answer_to_another_question_is_refused(world, sockets):
     router, dealer = sockets(zmq.ROUTER, zmq.DEALER)
     answers = []

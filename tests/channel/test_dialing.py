@@ -142,6 +142,23 @@ def test_a_stranger_learns_nothing(doors, policy, ends, name):
     assert ends[0].recv(1 << 10) == (REFUSED if answered else b"")
 
 
+@pytest.mark.parametrize(
+    "strange", ["text", None, 7, memoryview(b"abcd")[::2]], ids=["text", "none", "number", "gaps"]
+)
+def test_what_is_no_message_is_one_error(doors, policy, strange):
+    bea = doors.channel("bea", policy)
+
+    async def later():
+        return strange
+
+    for start in (bea.answer, bea.dial):
+        sent = []
+        with refusal(AuthenticationError, "authentication"):
+            start(sent.append, lambda: strange)
+        with refusal(AuthenticationError, "authentication"):
+            asyncio.run(start(sent.append, later))
+
+
 def test_the_first_message_must_be_the_acceptance(doors, policy, ends):
     ann, bea = doors.channel("ann", policy), doors.channel("bea", policy)
 

@@ -142,11 +142,16 @@ def extensions():
     return load
 
 
-def again():
+def second():
+    """Return pickle as it is when a program imports it anew."""
     kept = {name: sys.modules.pop(name) for name in ("pickle", "_pickle")}
-    second = module("pickle")
+    made = module("pickle")
     sys.modules.update(kept)
-    return c_or_python(second.loads, second._Unpickler)
+    return made
+
+
+def again():
+    return c_or_python(second().loads, second()._Unpickler)
 
 
 SPELLINGS = {
@@ -177,6 +182,9 @@ SPELLINGS = {
     "`torch.load(weights_only=False)`, as its source is written": torch_file,
     "extension codes of `copyreg`": extensions,
     "`pickle` imported a second time": again,
+    "a subclass of a second `pickle._Unpickler` with `find_class`": lambda: derived(
+        second()._Unpickler
+    ),
 }
 
 
@@ -189,8 +197,10 @@ def outcome(load):
             built[name] = True
         except SafeserError:
             built[name] = False
-    if built["hostile"] or Path("ran").exists():
-        return "RAN"
+    if built["hostile"]:
+        Path("ran").rmdir()
+        return "not caught"
+    assert not Path("ran").exists()
     return "judged" if built["listed"] else "refused"
 
 

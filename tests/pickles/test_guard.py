@@ -8,13 +8,16 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
-from tests.pages import Page
+from safeser import pickles
+from tests.pages import Page, matches
 from tests.pickles import spellings
 from tests.processes import PATIENCE, measured
 
@@ -22,17 +25,19 @@ PAGE = Page("how-to/guard.md")
 ROWS = {
     row: words
     for row, *words in re.findall(
-        r"^\| (.+?) \| (judged|refused|no start) \| (\w+) \|$", PAGE.text, re.MULTILINE
+        r"^\| (.+?) \| ([a-z ]+) \| ([a-z ]+) \|$",
+        PAGE.text,
+        re.MULTILINE,
     )
 }
 NO_START = [row for row, (before, _) in ROWS.items() if before == "no start"]
 
 
-def in_process(folder, *arguments, **environment):
+def in_process(folder, *arguments, python=sys.executable):
     return subprocess.run(
-        [sys.executable, *arguments],
+        [python, *arguments],
         cwd=folder,
-        env=measured({**os.environ, **environment}),
+        env=measured({**os.environ}),
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -76,8 +81,7 @@ def test_the_same_pickles_do_what_they_say_without_a_guard(tmp_path, monkeypatch
     # Or the table would be of bytes that nothing loads.
     monkeypatch.chdir(tmp_path)
     for row in ("`import pickle`, `pickle.loads`", "`joblib.load`", "`pandas.read_pickle`"):
-        assert spellings.outcome(spellings.SPELLINGS[row]()) == "RAN"
-        Path("ran").rmdir()
+        assert spellings.outcome(spellings.SPELLINGS[row]()) == "not caught"
 
 
 BEGINNING = """
@@ -115,6 +119,28 @@ try:
 except EOFError:
     pass
 assert pickle.loads(pickle.dumps(DAY) + b"the rest") == DAY
+""",
+    "one unpickler for several pickles": """
+pickles.guard()
+def loaded(protocol, *objects, one=True):
+    file = io.BytesIO()
+    pickler = pickle.Pickler(file, protocol)
+    for each in objects:
+        (pickler if one else pickle.Pickler(file, protocol)).dump(each)
+    unpickler = pickle.Unpickler(io.BytesIO(file.getvalue()))
+    for each in objects:
+        assert unpickler.load() == each
+    return True
+shared = ["x" * 50]
+for protocol in range(6):
+    assert refused(lambda: loaded(protocol, shared, [shared, shared])) == "pickle.memo"
+    assert loaded(protocol, 1, [shared, shared])
+    assert loaded(protocol, [shared, shared], 1, [[], 2], one=False)
+    if protocol < 4:  # CPython itself loads others wrong
+        assert loaded(protocol, [shared, shared], [shared, shared], one=False)
+unpickler = pickle.Unpickler(io.BytesIO(pickle.dumps([shared, shared]) * 2))
+assert unpickler.load() == [shared, shared]
+assert refused(unpickler.load, PayloadError) == "pickle.memo"
 """,
     "a file that ends too early": """
 pickles.guard()
@@ -179,6 +205,39 @@ assert pickle.loads(pickle.dumps(DAY), encoding="latin1", fix_imports=True) == D
 for options in ({"encoding": "bytes"}, {"encoding": "utf-16"}, {"fix_imports": False}):
     assert refused(lambda: pickle.loads(pickle.dumps(1), **options)) == "pickle.guarded"
 """,
+    "a program that rebuilds what it cannot load": """
+import copy
+from safeser.refused_loads import observe
+kept, seen = [pickle.loads], []
+pickles.guard()
+observe(lambda call, error: seen.append(error))
+class Wide(pickle.Unpickler):
+    dispatch = {}
+for call, kind in (
+    (lambda: pickle.loads(b"garbage"), PayloadError),
+    (lambda: pickle.loads(EVIL[:-1]), PayloadError),
+    (lambda: pickle.loads(EVIL), PolicyDenied),
+    (lambda: pickle.Unpickler(io.BytesIO()).find_class("os", "system"), PolicyDenied),
+    (lambda: Wide(io.BytesIO(EVIL)).load(), PolicyDenied),
+    (lambda: kept[0](EVIL), PolicyDenied),
+):
+    try:
+        raise AssertionError(call())
+    except pickle.UnpicklingError as error:
+        assert isinstance(error, kind) and error.rule
+        plain = copy.copy(error)
+        assert type(plain) is kind and str(plain) == str(error)
+assert len(seen) == 4
+""",
+    "a function of pickle in a pickle": """
+pickles.guard()
+assert b"loads" in pickle.dumps([pickle.load, pickle.loads])
+assert refused(lambda: pickle.loads(pickle.dumps(pickle.loads))) == "pickle.global"
+for name in ("load", "loads"):
+    for protocol in range(6):
+        assert name.encode() in pickle._dumps(getattr(pickle, name), protocol)
+assert pickle.loads.__module__ == "pickle" and pickle.loads.__doc__ == pickle._loads.__doc__
+""",
     "a class that has loads as its own": """
 pickles.guard()
 class Serializer:
@@ -197,6 +256,15 @@ pickles.guard(profile=("data", "numpy"))
 pickles.guard(profile=("data", "numpy"))
 assert refused(pickles.guard, ConfigError) == "pickle.guarded"
 assert refused(lambda: pickles.guard(profile="code"), ConfigError) == "config.profile"
+""",
+    "a second call with classes of one's own": """
+def own(fields):
+    made = pickles.Profile.named("data")
+    return made.allowing({"__main__:Order": {"role": "class", "fields": fields}})
+pickles.guard(profile=own(["a"]))
+pickles.guard(profile=own(["a"]))
+for other in (own(["a", "b"]), "data"):
+    assert refused(lambda: pickles.guard(profile=other), ConfigError) == "pickle.guarded"
 """,
     "what puts CPython's functions back": """
 kept = pickle.load, pickle.loads, pickle.Unpickler
@@ -237,28 +305,73 @@ def test_a_guarded_process(tmp_path, case):
     assert ("RAN" in ended.stdout) == ("forbids" in case)
 
 
-def sitecustomize(folder, text):
-    (folder / "sitecustomize.py").write_text(text, "utf-8")
-    (folder / "program.py").write_text(
+PYTHONS = {"the tests' Python": sys.executable, "the system's Python": "/usr/bin/python3"}
+
+
+@pytest.fixture(params=PYTHONS)
+def environment(request, tmp_path):
+    """A virtual environment of a Python with safeser, by its interpreter and purelib."""
+    python = PYTHONS[request.param]
+    asked = "import sys; print('.'.join(map(str, sys.version_info[:2])))"
+    if not Path(python).exists():
+        pytest.skip(f"{python} does not exist")
+    told = subprocess.run([python, "-c", asked], capture_output=True, text=True, check=True)
+    if told.stdout.strip() != ".".join(map(str, sys.version_info[:2])):
+        pytest.skip(f"safeser's dependencies are not installed for {python}")
+    made = subprocess.run(
+        [python, "-m", "venv", "--without-pip", "venv"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    if made.returncode:
+        pytest.skip(f"{python} makes no virtual environment: {made.stderr}")
+    [purelib] = tmp_path.glob("venv/lib/python*/site-packages")
+    paths = [str(Path(pickles.__file__).parents[2]), sysconfig.get_path("purelib")]
+    (purelib / "a_safeser.pth").write_text("\n".join(paths), "utf-8")
+    (tmp_path / "program.py").write_text(
         "import pickle, sys\n"
         f"print(pickle.loads({spellings.LISTED!r}))\n"
         f"pickle.loads({spellings.HOSTILE!r})\n"
         "print('the program goes on')\n"
     )
-    return in_process(folder, "program.py", PYTHONPATH=str(folder))
+    return tmp_path / "venv/bin/python", purelib
 
 
-def test_the_recipe_guards_a_program(tmp_path):
-    ended = sitecustomize(tmp_path, PAGE.files["sitecustomize.py"])
-    assert ended.stdout == "2026-11-29\n"
-    assert "PolicyDenied: posix:mkdir is called" in ended.stderr
-    assert not (tmp_path / "ran").exists()
+def test_the_recipe_guards_a_program(environment, tmp_path):
+    python, purelib = environment
+    for name in ("safeser_guard.pth", "safeser_guard.py"):
+        (purelib / name).write_text(PAGE.files[name], "utf-8")
+    for options in ((), ("-I",)):
+        ended = in_process(tmp_path, *options, "program.py", python=python)
+        assert ended.stdout == "2026-11-29\n"
+        assert "PolicyDenied: posix:mkdir is called" in ended.stderr
+        assert not (tmp_path / "ran").exists()
+    *_, check = PAGE.commands
+    ended = in_process(tmp_path, *shlex.split(check.text)[1:], python=python)
+    assert matches(ended.stderr.splitlines(), check.printed)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    (purelib / "safeser_guard.pth").unlink()
+    ended = in_process(tmp_path, *shlex.split(check.text)[1:], python=python)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "NO GUARD\n", "")
 
 
-def test_a_program_whose_guard_fails_does_not_start(tmp_path):
-    recipe = PAGE.files["sitecustomize.py"]
-    ended = sitecustomize(tmp_path, recipe.replace('("data", "numpy")', '"mistyped"'))
-    assert ended.returncode != 0
-    assert ended.stdout == ""
-    assert "no guard: there is no profile mistyped" in ended.stderr
+#: What keeps the recipe's module from guarding, by how its text is changed.
+NO_GUARD = {
+    "a profile that is none": ('("data", "numpy")', '"mistyped"'),
+    "safeser is not installed": ("from safeser import", "from safeser_elsewhere import"),
+    "no standard error": ("pickles.guard(", "sys.stderr = None; pickles.no_guard("),
+    "an import that ends the process": ("pickles.guard(", "raise SystemExit("),
+}
+
+
+@pytest.mark.parametrize("fault", NO_GUARD)
+def test_a_program_whose_guard_fails_does_not_start(environment, tmp_path, fault):
+    python, purelib = environment
+    old, new = NO_GUARD[fault]
+    text = PAGE.files["safeser_guard.py"]
+    assert old in text
+    (purelib / "safeser_guard.pth").write_text(PAGE.files["safeser_guard.pth"], "utf-8")
+    (purelib / "safeser_guard.py").write_text(text.replace(old, new, 1), "utf-8")
+    ended = in_process(tmp_path, "program.py", python=python)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("no guard: ") == (fault != "no standard error")
     assert not (tmp_path / "ran").exists()
