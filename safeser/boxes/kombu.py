@@ -1,12 +1,12 @@
 """Seal the messages of kombu and the tasks and results of Celery.
 
-The one rule: a worker runs a task only as its sender sealed it, under the name and id that it was
-sealed for. kombu hands a serializer the body alone, and Celery sends the name of a task beside it,
-in headers that whoever writes to the broker can change. So :func:`install` seals name and id with
-the arguments, and :class:`SealedTask` compares them before the task runs.
+The one rule: a worker runs a task, and stores a result, only as the sender sealed the task. kombu
+hands a serializer the body alone, and Celery sends the name, id and times of a task beside it, in
+headers that each writer to the broker can change. So :func:`install` seals these headers with the
+arguments, and :class:`SealedConsumer` takes them from there alone.
 
 What stays with those who can write to the broker: to drop, delay and reorder messages, to have one
-delivered twice where no ``once`` is kept, and the headers that say when a task runs.
+delivered twice where no ``once`` is kept, and to end workers by data that kombu cannot parse.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from types import NoneType
 from typing import Any, NamedTuple
 
 import celery
@@ -21,7 +22,10 @@ from celery import signals, states
 from celery.app.task import Context
 from celery.backends.redis import RedisBackend
 from celery.exceptions import Ignore
-from kombu import serialization
+from celery.utils.time import maybe_iso8601
+from celery.worker.consumer import Consumer
+from celery.worker.request import Request
+from kombu import compression, serialization
 from kombu.exceptions import DecodeError
 
 from safeser.channel.box import Box, Opened
@@ -29,7 +33,14 @@ from safeser.errors import ConfigError, EnvelopeError, PayloadError, SafeserErro
 from safeser.gate.detached import Facts
 from safeser.once import Once
 
-__all__ = ["SealedRedis", "SealedTask", "install", "register"]
+__all__ = [
+    "SealedConsumer",
+    "SealedRedis",
+    "SealedRequest",
+    "SealedTask",
+    "install",
+    "register",
+]
 
 logger = logging.getLogger("safeser.boxes")
 
@@ -37,6 +48,14 @@ logger = logging.getLogger("safeser.boxes")
 _KEY = "safeser"
 #: What else a request takes of a sealed body. It takes each, or a header would count in its place.
 _EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
+#: The headers that a task has, and the types that Celery computes with; each may be None too.
+_HEADERS = {
+    **dict.fromkeys(("task", "id", "root_id", "parent_id", "group", "shadow"), str),
+    **dict.fromkeys(("eta", "expires", "argsrepr", "kwargsrepr", "origin"), str),
+    **dict.fromkeys(("group_index", "retries", "replaced_task_nesting"), int),
+    "timelimit": list,
+    "ignore_result": bool,
+}
 Context.safeser = None  # or Celery passes it on as a header of what the task sends
 
 
@@ -90,7 +109,8 @@ def install(
     """Have *app* send tasks and results sealed, and run and read no others.
 
     Call it in each process that makes the app, after the app's own settings and before tasks are
-    defined. Results go to Redis, or nowhere. It turns off remote control, which is not sealed.
+    defined. Results go to Redis, or nowhere. It turns off remote control, which is not sealed, and
+    in the whole process kombu's decompression, which comes before the check of any seal.
 
     :param tasks: the principal of the workers; None for a shared box.
     :param results: the principal of those who wait for results; None for a shared box.
@@ -119,8 +139,13 @@ def install(
             register(box, back, about=f"{name} results", to=results, ttl=ttl)
         ],
         "worker_enable_remote_control": False,
+        "worker_consumer": f"{__name__}:SealedConsumer",
+        "task_compression": None,
+        "result_compression": None,
         "result_backend": _sealed_backend(app.conf.result_backend),
     }
+    for method in compression.encoders():
+        compression.register(compression.get_encoder(method)[0], _decompress, method)
     app.task_cls = SealedTask
     app.conf.update(settings)
     app.safeser = Installed(once, ttl, about, settings)
@@ -141,8 +166,13 @@ def _sealed_backend(url: str | None) -> str | None:
 
 
 def _name_task(body: Any, headers: dict[str, Any], **_: Any) -> None:
-    """Add to the body of a task what it is about to be sent as."""
-    body[2][_KEY] = [headers["task"], headers["id"]]
+    """Add to the body of a task the headers that it is about to be sent with."""
+    body[2][_KEY] = {name: headers.get(name) for name in _HEADERS}
+
+
+def _decompress(_: bytes) -> bytes:
+    """Refuse: some hundred bytes of a stranger would become gigabytes."""
+    raise EnvelopeError("a message is compressed", rule="box.task", fix="Send it uncompressed.")
 
 
 def _plain(value: Any) -> Any:
@@ -164,6 +194,87 @@ def _arguments(message: Opened) -> tuple[Any, Any, dict[str, Any]]:
     return body[0], body[1], {**{name: body[2].get(name) for name in _EMBEDDED}, _KEY: message}
 
 
+def _open(message: Any, accepted: list[str]) -> Opened:
+    """Return what *message* opens to, which has no type but the app's own.
+
+    kombu decodes other types by the message's ``content_encoding``, such as bz2.
+    """
+    if message.content_type not in accepted:
+        raise EnvelopeError("a message is not sealed", rule="box.task")
+    return message.payload[2][_KEY]  # type: ignore[no-any-return]  # _headers checks it
+
+
+def _headers(message: Any, name: Any, task_id: Any) -> dict[str, Any]:
+    """Return the sealed headers of *message*, which is asked to be the task *name*, *task_id*."""
+    sealed: Any = message.value[2].get(_KEY) if type(message) is Opened else None
+    fits = (
+        type(sealed) is dict
+        and sealed.keys() == _HEADERS.keys()
+        and all(type(sealed[each]) in (cls, NoneType) for each, cls in _HEADERS.items())
+        and len(limits := sealed["timelimit"] or (None, None)) == 2
+        and all(map(_is_limit, limits))
+    )
+    if not fits or type(task_id) is not str or [sealed["task"], sealed["id"]] != [name, task_id]:
+        raise EnvelopeError(
+            f"a message asks for the task {str(name)[:100]!r}, which it was not sealed for",
+            rule="box.task",
+        )
+    return sealed  # type: ignore[no-any-return]  # a dict, as fits says
+
+
+def _is_limit(seconds: Any) -> bool:
+    return seconds is None or (type(seconds) in (int, float) and 0 <= seconds < 1 << 31)
+
+
+class SealedConsumer(Consumer):  # type: ignore[misc]  # as below
+    """What a worker does with a message: it refuses one without a seal, and stores nothing of it.
+
+    Celery stores a failure for a task that a worker does not have, under the id of a header.
+    """
+
+    def create_task_handler(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what takes a message, and gives Celery one with sealed headers alone."""
+        handle = super().create_task_handler(*args, **kwargs)
+
+        def take(message: Any) -> None:
+            try:
+                asked = message.headers
+                opened = _open(message, self.app.conf.accept_content)
+                message.headers = _headers(opened, asked.get("task"), asked.get("id"))
+            except Exception as error:  # no type of a header ends the worker
+                self.on_invalid_task(None, message, error)
+            else:
+                handle(message)
+
+        return take
+
+    def on_invalid_task(self, body: Any, message: Any, exc: Exception) -> None:
+        """Log why *message* is refused, and drop it."""
+        logger.error("a message is refused: %s", exc)
+        message.reject_log_error(logger, self.connection_errors)
+
+    on_unknown_task = on_invalid_task
+
+    def on_unknown_message(self, body: Any, message: Any) -> None:
+        """Drop *message*, which is no task's."""
+        self.on_invalid_task(body, message, EnvelopeError("it is no task's", rule="box.task"))
+
+    def on_decode_error(self, message: Any, exc: Exception) -> None:
+        """Drop *message*, which does not open or is compressed."""
+        self.on_invalid_task(None, message, exc)
+
+
+class SealedRequest(Request):  # type: ignore[misc]  # as below
+    """A task that a worker has yet to run."""
+
+    def maybe_expire(self) -> bool:
+        """Return False: the task itself refuses when it has expired, and stores nothing.
+
+        Or a message that is delivered again late would store that a task was revoked which ran.
+        """
+        return False
+
+
 class SealedTask(celery.Task):  # type: ignore[misc]  # Celery ships no types
     """The base of all tasks of an app that :func:`install` was called for.
 
@@ -171,6 +282,7 @@ class SealedTask(celery.Task):  # type: ignore[misc]  # Celery ships no types
     """
 
     abstract = True
+    Request = SealedRequest
 
     def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
         """Refuse to run as anything but what was sealed.
@@ -182,20 +294,15 @@ class SealedTask(celery.Task):  # type: ignore[misc]  # Celery ships no types
             return
         try:
             message = self.request.safeser
-            named = [self.name, task_id]
-            if type(message) is not Opened or message.value[2].get(_KEY) != named:
-                raise EnvelopeError(
-                    f"a message asks for the task {self.name}, which it was not sealed for",
-                    rule="box.task",
-                )
-            self._take(message)
+            self._take(message, _headers(message, self.name, task_id)["expires"])
         except SafeserError as error:
             logger.error("task %s[%s] is refused: %s", self.name, task_id, error)  # noqa: TRY400
             raise Ignore(str(error)) from None
 
-    def _take(self, message: Opened) -> None:
+    def _take(self, message: Opened, expires: str | None) -> None:
         once, ttl, about, _ = self.app.safeser
-        if time.time() > message.made + ttl:
+        end = maybe_iso8601(expires).timestamp() if expires else message.made + ttl
+        if time.time() > min(end, message.made + ttl):
             raise EnvelopeError("a task has expired", rule="box.expired", fix="Send it again.")
         if once is not None:
             with once.taking(message.sender, Facts(message.id, message.made, int(ttl), about)):
@@ -236,5 +343,5 @@ def _check_tasks(instance: Any, **_: Any) -> None:
         if instance.app.conf[name] != value:
             raise SystemExit(f"{name} was changed: call safeser.boxes.kombu.install after that")
     for name, task in instance.app.tasks.items():
-        if type(task).before_start is not checked:
+        if type(task).before_start is not checked or task.Request is not SealedRequest:
             raise SystemExit(f"{name} does not check what was sealed: derive it of SealedTask")

@@ -10,7 +10,7 @@ import pytest
 
 import safeser
 from safeser.boxes.kombu import SealedRedis, SealedTask, install
-from safeser.errors import ConfigError
+from safeser.errors import ConfigError, EnvelopeError
 from safeser.identity import Identity
 from tests.boxes.folders import write_keys
 from tests.conftest import Witness
@@ -36,7 +36,12 @@ def test_an_app_with_tasks_that_check_nothing_does_not_start(box):
     def task():
         return None
 
-    for name, base in (("one", celery.Task), ("two", Careless)):
+    class OfAnotherRequest(SealedTask):
+        Request = "celery.worker.request:Request"
+
+    for name, base in (
+        ("one", celery.Task), ("two", Careless), ("five", OfAnotherRequest),
+    ):  # fmt: skip
         unsafe = app(name)
         unsafe.task(task, name="unsafe", base=base, shared=False)
         unsafe.finalize()
@@ -71,6 +76,15 @@ def test_results_are_read_by_the_sealed_backend(box, url):
     install(app, box, tasks="worker", results="web")
     assert type(app.backend) is SealedRedis
     assert app.conf.result_backend.removeprefix("safeser.boxes.kombu.SealedRedis+") in url
+
+
+def test_nothing_is_decompressed(box):
+    # Celery 5.7 decompresses what Redis has as a result, by the method that it names.
+    install(celery.Celery("compressed"), box, tasks="worker", results="web")
+    for method in kombu.compression.encoders():
+        data, content_type = kombu.compression.compress(b"text", method)
+        with pytest.raises(EnvelopeError, match="is compressed"):
+            kombu.compression.decompress(data, content_type)
 
 
 @pytest.mark.parametrize("value", [7, (), ((), {}), ((), {}, []), [(), {}, {}], {"args": ()}])

@@ -6,6 +6,7 @@ order, so what the attack did is done by then.
 
 from __future__ import annotations
 
+import bz2
 import datetime
 import gc
 import importlib
@@ -24,7 +25,7 @@ import pytest
 import redis
 
 import safeser
-from safeser.boxes.kombu import register
+from safeser.boxes.kombu import _name_task, register
 from safeser.errors import EnvelopeError
 from safeser.identity import Identity
 from tests.boxes.folders import write_keys
@@ -51,20 +52,30 @@ class World:
     def box(self, principal: str, folder: str = "keys", **options: Any) -> safeser.Box:
         return safeser.Box.at(self.folder / folder, principal, audit=Witness(), **options)
 
-    def body(self, name: str, task_id: str, *args: Any) -> tuple[dict[str, Any], Any]:
-        """Return headers and body of a task as Celery and the adapter make them."""
+    def body(
+        self, name: str, task_id: str, *args: Any, **more: Any
+    ) -> tuple[dict[str, Any], tuple[Any, Any, dict[str, Any]]]:
+        """Return headers and body of a task as Celery and the adapter make them, with *more*."""
         headers, _, body, _ = self.app.amqp.as_task_v2(task_id, name, args, {})
-        body[2]["safeser"] = [name, task_id]
+        headers = {**headers, **more}
+        _name_task(body, headers)
         return headers, body
+
+    def captured(self, task_id: str, **more: Any) -> tuple[dict[str, Any], bytes]:
+        """Return headers, and a body that web sealed, which anybody can copy who reads Redis."""
+        headers, body = self.body("remove", task_id, "captured")
+        data = self.box("web").seal(body, to="worker", about=ABOUT, ttl=60)
+        return {**headers, **more}, data
 
     def push(self, headers: dict[str, Any], data: bytes, content_type: str = TASKS) -> None:
         """Put a message into the queue, as those can who can write to Redis."""
         with kombu.Connection(self.app.conf.broker_url) as connection:
             producer = connection.Producer()
-            encoding = "utf-8" if content_type == "application/text" else "binary"
+            encoding = {"application/text": "utf-8", "application/data": "bz2"}
             producer.publish(
                 data, headers=headers, routing_key="celery", content_type=content_type,
-                content_encoding=encoding, correlation_id=headers.get("id"), reply_to="nobody",
+                content_encoding=encoding.get(content_type, "binary"),
+                correlation_id=headers.get("id"), reply_to="nobody",
             )  # fmt: skip
 
     def ran(self) -> list[str]:
@@ -75,6 +86,11 @@ class World:
         assert lines.pop() == f"{text} of web"
         (self.folder / "ran").write_text("")
         return lines
+
+    def stored(self, task_id: Any) -> bool:
+        """Return whether Redis has a result of that task."""
+        with redis.Redis(unix_socket_path=self.socket) as server:
+            return bool(server.exists(f"celery-task-meta-{task_id}"))
 
     def said(self) -> str:
         return (self.folder / "worker.log").read_text()
@@ -243,14 +259,72 @@ def hybrid(world):
     return headers, world.box("web").seal(body, to="worker", about=ABOUT, ttl=60), TASKS
 
 
+def unknown_task(world):
+    return world.body("nothing.here", "30")[0], b"garbage", TASKS
+
+
+def unknown_task_with_a_seal(world):
+    return *world.captured("31", task="nothing.here"), TASKS
+
+
+def revoked_for_another(world):
+    return *world.captured("32", id="33", expires="2020-01-01T00:00:00+00:00"), TASKS
+
+
+def expired_by_its_sender(world):
+    headers, body = world.body("remove", "34", "x", expires="2020-01-01T00:00:00+00:00")
+    return headers, world.box("web").seal(body, to="worker", about=ABOUT, ttl=60), TASKS
+
+
+def compressed(world):
+    headers, _ = world.body("remove", "35")
+    return {**headers, "compression": "bzip2"}, bz2.compress(bytes(1 << 20)), TASKS
+
+
+def compressed_by_its_encoding(world):
+    return world.body("remove", "36")[0], bz2.compress(bytes(1 << 20)), "application/data"
+
+
+def compressed_and_no_body(world):
+    headers, _ = world.body("remove", "37")
+    return {**headers, "compression": ["x"]}, b"", TASKS
+
+
+def task_is_a_list(world):
+    return {**world.body("remove", "38")[0], "task": ["remove"]}, b"junk", TASKS
+
+
+def task_is_a_list_with_a_seal(world):
+    return *world.captured("39", task=["remove"]), TASKS
+
+
+def id_is_a_list(world):
+    return *world.captured("40", id=["x"]), TASKS
+
+
+def encoding_is_unknown(world):
+    return world.body("remove", "41")[0], b"junk", "no type at all"
+
+
+def of_a_guest(**more):
+    """Return an attack of one in the roster: these headers are sealed."""
+
+    def attack(world):
+        headers, body = world.body("remove", "42", "x", **more)
+        return headers, world.box("guest").seal(body, to="worker", about=ABOUT, ttl=60), TASKS
+
+    attack.__name__ = f"of_a_guest_{'_'.join(more)}_{more!r}"
+    return attack
+
+
 ATTACKS = {
     forged: "key.unlisted",
     stranger: "context.none",
     pickle_of_a_guest: "context.family",
     stock_pickle: "envelope.",
-    stock_pickle_as_such: "Refusing to deserialize",
-    stock_json: "Refusing to deserialize",
-    no_serializer: "must be a mapping",
+    stock_pickle_as_such: "box.task",
+    stock_json: "box.task",
+    no_serializer: "box.task",
     another_task: "box.task",
     another_id: "box.task",
     no_name: "box.task",
@@ -260,6 +334,26 @@ ATTACKS = {
     expired: "box.expired",
     protocol_1: "box.task",
     hybrid: "box.task",
+    unknown_task: "envelope.",
+    unknown_task_with_a_seal: "box.task",
+    revoked_for_another: "box.task",
+    expired_by_its_sender: "box.expired",
+    compressed: "is compressed",
+    compressed_by_its_encoding: "box.task",
+    compressed_and_no_body: "is refused",
+    task_is_a_list: "envelope.",
+    task_is_a_list_with_a_seal: "box.task",
+    id_is_a_list: "box.task",
+    encoding_is_unknown: "box.task",
+    of_a_guest(timelimit=7): "box.task",
+    of_a_guest(timelimit=["x", None]): "box.task",
+    of_a_guest(timelimit=[1]): "box.task",
+    of_a_guest(timelimit=[10**400, None]): "box.task",
+    of_a_guest(retries="x"): "box.task",
+    of_a_guest(expires=7): "box.task",
+    of_a_guest(id=7): "box.task",
+    of_a_guest(id=np.arange(2).tolist()): "box.task",
+    of_a_guest(eta="x"): "invalid ETA",
 }
 ALLOWED = datetime.date(2026, 11, 29)
 
@@ -270,6 +364,29 @@ def test_nothing_of_an_attack_runs(world, attack):
     world.push(*attack(world))
     assert world.ran() == []
     assert ATTACKS[attack] in world.said()[begun:]
+
+
+def test_no_result_of_an_attack_is_stored(world):
+    headers = [attack(world)[0] for attack in ATTACKS if attack is not callbacks_in_headers]
+    assert not [each["id"] for each in headers if "id" in each and world.stored(each["id"])]
+
+
+def test_a_result_stays_that_of_its_task(world):
+    result = world.app.send_task("total", (np.arange(3),))
+    assert result.get(timeout=PATIENCE) == 3
+    world.push(world.body("nothing.here", result.id)[0], b"garbage")
+    world.push(*world.captured("43", id=result.id, expires="2020-01-01T00:00:00+00:00"))
+    assert world.ran() == []
+    world.app.backend._cache.clear()
+    assert world.app.AsyncResult(result.id).get(timeout=PATIENCE) == 3
+
+
+def test_headers_count_as_they_were_sealed(world):
+    past = "2020-01-01T00:00:00+00:00"
+    more = {"expires": past, "timelimit": [1e-7, None], "eta": "9999-01-01T00:00:00", "shadow": [1]}
+    world.push(*world.captured("44", **more, ignore_result=True, is_eager=True))
+    assert world.ran() == ["REMOVED captured"]
+    assert world.app.AsyncResult("44").get(timeout=PATIENCE) is None
 
 
 def test_a_message_that_is_delivered_again_runs_once(world):
