@@ -11,13 +11,15 @@ delivered twice where no ``once`` is kept, and to end workers by data that kombu
 
 from __future__ import annotations
 
+import builtins
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import NoneType
 from typing import Any, NamedTuple
 
 import celery
+import celery.exceptions
 from celery import signals, states
 from celery.app.task import Context
 from celery.backends.redis import RedisBackend
@@ -30,6 +32,7 @@ from kombu.exceptions import DecodeError
 
 from safeser.channel.box import Box, Opened
 from safeser.errors import ConfigError, EnvelopeError, PayloadError, SafeserError
+from safeser.families.errors.failures import RemoteError
 from safeser.gate.detached import Facts
 from safeser.once import Once
 
@@ -56,6 +59,13 @@ _HEADERS = {
     "timelimit": list,
     "ignore_result": bool,
 }
+#: What a result's failure is raised as, with the arguments in it: these end no process.
+_ERRORS = tuple(
+    each
+    for module in (builtins, celery.exceptions)
+    for each in vars(module).values()
+    if isinstance(each, type) and issubclass(each, Exception)
+)
 Context.safeser = None  # or Celery passes it on as a header of what the task sends
 
 
@@ -66,6 +76,7 @@ class Installed(NamedTuple):
     ttl: float
     about: str
     settings: dict[str, Any]
+    errors: dict[str, type[Exception]]
 
 
 def register(
@@ -105,6 +116,7 @@ def install(
     results: str | None = None,
     ttl: float = 86_400,
     once: Once | None = None,
+    errors: Iterable[type[Exception]] = (),
 ) -> None:
     """Have *app* send tasks and results sealed, and run and read no others.
 
@@ -116,6 +128,8 @@ def install(
     :param results: the principal of those who wait for results; None for a shared box.
     :param ttl: seconds until a task runs no more, and a result is read no more.
     :param once: a worker's store, by which it runs no message twice, whoever delivers it again.
+    :param errors: the program's own classes that a failed task may raise where its result is read,
+        with arguments of the worker's choice. Those of Python and Celery may.
     :raises ConfigError: if tasks are defined already, or results do not go to Redis.
     """
     if app.finalized or "Task" in vars(app):
@@ -148,7 +162,8 @@ def install(
         compression.register(compression.get_encoder(method)[0], _decompress, method)
     app.task_cls = SealedTask
     app.conf.update(settings)
-    app.safeser = Installed(once, ttl, about, settings)
+    named = {_class_name(each.__module__, each.__qualname__): each for each in (*_ERRORS, *errors)}
+    app.safeser = Installed(once, ttl, about, settings, named)
     signals.before_task_publish.connect(_name_task, dispatch_uid=__name__)
     signals.celeryd_after_setup.connect(_check_tasks, dispatch_uid=__name__)
 
@@ -300,7 +315,7 @@ class SealedTask(celery.Task):  # type: ignore[misc]  # Celery ships no types
             raise Ignore(str(error)) from None
 
     def _take(self, message: Opened, expires: str | None) -> None:
-        once, ttl, about, _ = self.app.safeser
+        once, ttl, about, *_ = self.app.safeser
         end = maybe_iso8601(expires).timestamp() if expires else message.made + ttl
         if time.time() > min(end, message.made + ttl):
             raise EnvelopeError("a task has expired", rule="box.expired", fix="Send it again.")
@@ -323,9 +338,27 @@ class SealedRedis(RedisBackend):  # type: ignore[misc]  # as above
                 raise
             return {"status": states.PENDING, "result": None}
 
+    def exception_to_python(self, exc: Any) -> Any:
+        """Return the failure *exc* by a class of ``errors``, and others as a RemoteError.
+
+        Celery takes any class of a loaded module, such as SystemExit.
+        """
+        if type(exc) is not dict:
+            return exc if exc is None or isinstance(exc, Exception) else RemoteError(str(exc))
+        name, text = _class_name(exc.get("exc_module"), exc.get("exc_type")), exc.get("exc_message")
+        args: Any = text if type(text) in (list, tuple) else (text,)
+        try:
+            return self.app.safeser.errors[name](*args)
+        except Exception:  # no listed class, or not with these arguments
+            return RemoteError(", ".join(map(str, args)), remote_type=name)
+
     def _mget_to_results(self, *args: Any, **kwargs: Any) -> Any:
         found = super()._mget_to_results(*args, **kwargs)
         return {task_id: _of_task(task_id, meta) for task_id, meta in found.items()}
+
+
+def _class_name(module: Any, name: Any) -> str:
+    return f"{module}:{name}"
 
 
 def _of_task(task_id: str, meta: Any) -> Any:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import celery
@@ -42,6 +43,10 @@ def made(principal: str) -> celery.Celery:
     @app.task(name="fail")
     def fail():
         raise ZeroDivisionError("by zero")
+
+    @app.task(name="fail_strangely")
+    def fail_strangely():
+        raise subprocess.CalledProcessError(1, "x")
 
     @app.task(name="again", bind=True)
     def again(self):

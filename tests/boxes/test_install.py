@@ -78,6 +78,19 @@ def test_results_are_read_by_the_sealed_backend(box, url):
     assert app.conf.result_backend.removeprefix("safeser.boxes.kombu.SealedRedis+") in url
 
 
+class Sold(Exception):
+    pass
+
+
+def test_a_failure_of_a_class_that_install_names(box):
+    app = celery.Celery("errors", backend="redis://x/0")
+    install(app, box, tasks="worker", results="web", errors=[Sold])
+    failure = {"exc_module": __name__, "exc_type": "Sold", "exc_message": ("out",)}
+    rebuilt = app.backend.exception_to_python(failure)
+    assert type(rebuilt) is Sold
+    assert rebuilt.args == ("out",)
+
+
 def test_nothing_is_decompressed(box):
     # Celery 5.7 decompresses what Redis has as a result, by the method that it names.
     install(celery.Celery("compressed"), box, tasks="worker", results="web")

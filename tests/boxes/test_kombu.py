@@ -27,6 +27,7 @@ import redis
 import safeser
 from safeser.boxes.kombu import _name_task, register
 from safeser.errors import EnvelopeError
+from safeser.families.errors.failures import RemoteError
 from safeser.identity import Identity
 from tests.boxes.folders import write_keys
 from tests.conftest import Witness
@@ -410,6 +411,40 @@ def test_a_result_is_read_as_that_of_its_own_task(world):
             with pytest.raises((EnvelopeError, kombu.exceptions.DecodeError)):
                 world.app.AsyncResult(first.id).get(timeout=PATIENCE)
     assert world.ran() == []
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "args", "raised"),
+    [
+        ("builtins", "FileNotFoundError", [2, "x"], FileNotFoundError),
+        ("builtins", "KeyError", "x", KeyError),
+        ("celery.exceptions", "TaskRevokedError", ["expired"], celery.exceptions.TaskRevokedError),
+        ("builtins", "UnicodeDecodeError", ["x"], RemoteError),
+        ("builtins", "SystemExit", [0], RemoteError),
+        ("builtins", "KeyboardInterrupt", [], RemoteError),
+        ("builtins", "GeneratorExit", [], RemoteError),
+        ("builtins", "eval", ["1"], RemoteError),
+        ("urllib.error", "HTTPError", ["http://x", 1, "m", {}, None], RemoteError),
+        ("os", "system", ["x"], RemoteError),
+        ("nothing", "Any", "x", RemoteError),
+        (["x"], {}, None, RemoteError),
+    ],
+)
+def test_what_a_failure_is_raised_as(world, module, name, args, raised):
+    task_id = os.urandom(4).hex()
+    failure = {"exc_type": name, "exc_message": args, "exc_module": module}
+    meta = {"status": "FAILURE", "result": failure, "traceback": None, "task_id": task_id}
+    data = world.box("worker").seal(meta, to="web", about="shop results", ttl=60)
+    with redis.Redis(unix_socket_path=world.socket) as server:
+        server.set(f"celery-task-meta-{task_id}", data)
+    with pytest.raises(raised) as caught:
+        world.app.AsyncResult(task_id).get(timeout=PATIENCE)
+    assert type(caught.value) is raised
+
+
+def test_a_failure_of_a_class_that_is_not_listed(world):
+    with pytest.raises(RemoteError, match="subprocess:CalledProcessError: 1, x"):
+        world.app.send_task("fail_strangely").get(timeout=PATIENCE)
 
 
 def test_the_log_has_each_refusal(world):
