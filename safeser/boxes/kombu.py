@@ -50,7 +50,7 @@ logger = logging.getLogger("safeser.boxes")
 #: Under what a request has the message that its arguments came in; of headers, it is no Opened.
 _KEY = "safeser"
 #: What else a request takes of a sealed body. It takes each, or a header would count in its place.
-_EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
+_EMBEDDED = ("callbacks", "errbacks", "chain")
 #: The headers that a task has, and the types that Celery computes with; each may be None too.
 _HEADERS = {
     **dict.fromkeys(("task", "id", "root_id", "parent_id", "group", "shadow"), str),
@@ -206,7 +206,8 @@ def _arguments(message: Opened) -> tuple[Any, Any, dict[str, Any]]:
             rule="box.task",
             fix="Send it by an app that safeser.boxes.kombu.install was called for.",
         )
-    return body[0], body[1], {**{name: body[2].get(name) for name in _EMBEDDED}, _KEY: message}
+    taken = {name: body[2].get(name) for name in _EMBEDDED}
+    return body[0], body[1], {**taken, "chord": None, _KEY: message}
 
 
 def _open(message: Any, accepted: list[str]) -> Opened:
@@ -327,8 +328,23 @@ class SealedTask(celery.Task):  # type: ignore[misc]  # Celery ships no types
 class SealedRedis(RedisBackend):  # type: ignore[misc]  # as above
     """Celery's results in Redis, each read as that of the task that it was sealed for.
 
-    A worker reads none that it sealed for clients, so that it has no chords with a roster.
+    A worker reads none that it sealed for clients.
     """
+
+    def ensure_chords_allowed(self) -> None:
+        """Refuse chords: their parts lie in Redis, and a part does not say of which group it is.
+
+        :raises ConfigError: always.
+        """
+        raise ConfigError(
+            "chords are not sealed",
+            rule="box.celery",
+            fix="Wait for the group's results in the client, and send the next task then.",
+        )
+
+    def apply_chord(self, header_result_args: Any, body: Any, **kwargs: Any) -> None:
+        """Refuse a chord before its first part is sent."""
+        self.ensure_chords_allowed()
 
     def _get_task_meta_for(self, task_id: str) -> Any:
         try:

@@ -26,7 +26,7 @@ import redis
 
 import safeser
 from safeser.boxes.kombu import _name_task, register
-from safeser.errors import EnvelopeError
+from safeser.errors import ConfigError, EnvelopeError
 from safeser.families.errors.failures import RemoteError
 from safeser.identity import Identity
 from tests.boxes.folders import write_keys
@@ -318,6 +318,14 @@ def of_a_guest(**more):
     return attack
 
 
+def a_chord(world):
+    headers, body = world.body("total", "45", np.arange(2), group="parts")
+    call = world.app.signature("remove", ("x",), immutable=True)
+    body[2]["chord"] = {**call, "chord_size": 1}
+    data = world.box("web").seal(body, to="worker", about=ABOUT, ttl=60)
+    return {**headers, "chord": {**call, "chord_size": 1}}, data, TASKS
+
+
 ATTACKS = {
     forged: "key.unlisted",
     stranger: "context.none",
@@ -346,6 +354,7 @@ ATTACKS = {
     task_is_a_list_with_a_seal: "box.task",
     id_is_a_list: "box.task",
     encoding_is_unknown: "box.task",
+    a_chord: "total[45] succeeded",
     of_a_guest(timelimit=7): "box.task",
     of_a_guest(timelimit=["x", None]): "box.task",
     of_a_guest(timelimit=[1]): "box.task",
@@ -368,7 +377,9 @@ def test_nothing_of_an_attack_runs(world, attack):
 
 
 def test_no_result_of_an_attack_is_stored(world):
-    headers = [attack(world)[0] for attack in ATTACKS if attack is not callbacks_in_headers]
+    headers = [
+        attack(world)[0] for attack in ATTACKS if attack not in (callbacks_in_headers, a_chord)
+    ]
     assert not [each["id"] for each in headers if "id" in each and world.stored(each["id"])]
 
 
@@ -388,6 +399,25 @@ def test_headers_count_as_they_were_sealed(world):
     world.push(*world.captured("44", **more, ignore_result=True, is_eager=True))
     assert world.ran() == ["REMOVED captured"]
     assert world.app.AsyncResult("44").get(timeout=PATIENCE) is None
+
+
+def test_chords_are_refused_and_send_nothing(world):
+    calls = [world.app.signature("remove", ("x",)) for _ in range(2)]
+    then = world.app.signature("note", ("x",), immutable=True)
+    for chord in (
+        celery.chord(calls, then),
+        celery.group(calls) | then,
+        celery.chord(calls[:1], then),
+    ):
+        with pytest.raises(ConfigError, match="chords are not sealed"):
+            chord.apply_async()
+    with pytest.raises(ConfigError, match="chords are not sealed"):
+        (world.app.signature("total", (np.arange(2),)) | celery.group(calls) | then).apply_async()
+    # A worker refuses one that a client names as what follows a task.
+    begun = len(world.said())
+    world.app.send_task("total", (np.arange(2),), link=celery.chord(calls, then))
+    assert world.ran() == []
+    assert "chords are not sealed" in world.said()[begun:]
 
 
 def test_a_message_that_is_delivered_again_runs_once(world):
