@@ -130,7 +130,8 @@ def install(
     :param once: a worker's store, by which it runs no message twice, whoever delivers it again.
     :param errors: the program's own classes that a failed task may raise where its result is read,
         with arguments of the worker's choice. Those of Python and Celery may.
-    :raises ConfigError: if tasks are defined already, or results do not go to Redis.
+    :raises ConfigError: if tasks are defined already, results do not go to Redis, or the process
+        has another sealed app of this name.
     """
     if app.finalized or "Task" in vars(app):
         raise ConfigError(
@@ -139,8 +140,14 @@ def install(
             fix="Call safeser.boxes.kombu.install before the first task is defined.",
         )
     name = app.main or "celery"
-    # kombu's registry is of the whole process, which may have several apps.
     called, back = f"safeser-{name}-tasks", f"safeser-{name}-results"
+    # kombu's registry is of the process: a second app would have the first seal with its key.
+    if called in serialization.registry.name_to_type:
+        raise ConfigError(
+            f"the process has an app {name} that is sealed",
+            rule="box.celery",
+            fix="Give each app a name of its own, and call install once for each.",
+        )
     about = f"{name} tasks"
     settings = {
         "task_protocol": 2,

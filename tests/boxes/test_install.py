@@ -72,7 +72,7 @@ class Instance:
     ["redis://x/0", "rediss://x/0?ssl_cert_reqs=CERT_REQUIRED", "redis+socket:///x/redis.sock"],
 )
 def test_results_are_read_by_the_sealed_backend(box, url):
-    app = celery.Celery("results", backend=url)
+    app = celery.Celery(f"results of {url}", backend=url)
     install(app, box, tasks="worker", results="web")
     assert type(app.backend) is SealedRedis
     assert app.conf.result_backend.removeprefix("safeser.boxes.kombu.SealedRedis+") in url
@@ -91,6 +91,13 @@ def test_a_failure_of_a_class_that_install_names(box):
     assert rebuilt.args == ("out",)
 
 
+def test_two_apps_of_one_name(box):
+    # The second one's key would seal what the first one sends.
+    install(celery.Celery("twin"), box, tasks="worker", results="web")
+    with pytest.raises(ConfigError, match="the process has an app twin"):
+        install(celery.Celery("twin"), box, tasks="worker", results="web")
+
+
 def test_nothing_is_decompressed(box):
     # Celery 5.7 decompresses what Redis has as a result, by the method that it names.
     install(celery.Celery("compressed"), box, tasks="worker", results="web")
@@ -102,9 +109,9 @@ def test_nothing_is_decompressed(box):
 
 @pytest.mark.parametrize("value", [7, (), ((), {}), ((), {}, []), [(), {}, {}], {"args": ()}])
 def test_a_body_that_is_none_of_a_task(box, value):
-    app = celery.Celery("bodies")
+    app = celery.Celery(f"bodies {value}")
     install(app, box, tasks="worker", results="web")
-    data = box.seal(value, to="worker", about="bodies tasks", ttl=60)
+    data = box.seal(value, to="worker", about=f"bodies {value} tasks", ttl=60)
     with pytest.raises(kombu.exceptions.DecodeError) as caught:
         kombu.serialization.loads(data, app.conf.accept_content[0], "binary")
     assert caught.value.args[0].rule == "box.task"
