@@ -217,16 +217,6 @@ def _arguments(message: Opened) -> tuple[Any, Any, dict[str, Any]]:
     return body[0], body[1], {**taken, "chord": None, _KEY: message}
 
 
-def _open(message: Any, accepted: list[str]) -> Opened:
-    """Return what *message* opens to, which has no type but the app's own.
-
-    kombu decodes other types by the message's ``content_encoding``, such as bz2.
-    """
-    if message.content_type not in accepted:
-        raise EnvelopeError("a message is not sealed", rule="box.task")
-    return message.payload[2][_KEY]  # type: ignore[no-any-return]  # _headers checks it
-
-
 def _headers(message: Any, name: Any, task_id: Any) -> dict[str, Any]:
     """Return the sealed headers of *message*, which is asked to be the task *name*, *task_id*."""
     sealed: Any = message.value[2].get(_KEY) if type(message) is Opened else None
@@ -235,7 +225,8 @@ def _headers(message: Any, name: Any, task_id: Any) -> dict[str, Any]:
         and sealed.keys() == _HEADERS.keys()
         and all(type(sealed[each]) in (cls, NoneType) for each, cls in _HEADERS.items())
         and len(limits := sealed["timelimit"] or (None, None)) == 2
-        and all(map(_is_limit, limits))
+        and all(each is None or type(each) in (int, float) for each in limits)
+        and all(0 <= each < 1 << 31 for each in limits if each is not None)
     )
     if not fits or type(task_id) is not str or [sealed["task"], sealed["id"]] != [name, task_id]:
         raise EnvelopeError(
@@ -243,10 +234,6 @@ def _headers(message: Any, name: Any, task_id: Any) -> dict[str, Any]:
             rule="box.task",
         )
     return sealed  # type: ignore[no-any-return]  # a dict, as fits says
-
-
-def _is_limit(seconds: Any) -> bool:
-    return seconds is None or (type(seconds) in (int, float) and 0 <= seconds < 1 << 31)
 
 
 class SealedConsumer(Consumer):  # type: ignore[misc]  # as below
@@ -262,7 +249,9 @@ class SealedConsumer(Consumer):  # type: ignore[misc]  # as below
         def take(message: Any) -> None:
             try:
                 asked = message.headers
-                opened = _open(message, self.app.conf.accept_content)
+                # kombu decodes other types by the message's content_encoding, such as bz2.
+                sealed = message.content_type in self.app.conf.accept_content
+                opened = message.payload[2][_KEY] if sealed else None
                 message.headers = _headers(opened, asked.get("task"), asked.get("id"))
             except Exception as error:  # no type of a header ends the worker
                 self.on_invalid_task(None, message, error)
@@ -277,10 +266,6 @@ class SealedConsumer(Consumer):  # type: ignore[misc]  # as below
         message.reject_log_error(logger, self.connection_errors)
 
     on_unknown_task = on_invalid_task
-
-    def on_unknown_message(self, body: Any, message: Any) -> None:
-        """Drop *message*, which is no task's."""
-        self.on_invalid_task(body, message, EnvelopeError("it is no task's", rule="box.task"))
 
     def on_decode_error(self, message: Any, exc: Exception) -> None:
         """Drop *message*, which does not open or is compressed."""
@@ -338,7 +323,7 @@ class SealedRedis(RedisBackend):  # type: ignore[misc]  # as above
     A worker reads none that it sealed for clients.
     """
 
-    def ensure_chords_allowed(self) -> None:
+    def ensure_chords_allowed(self, *_args: Any, **_options: Any) -> None:
         """Refuse chords: their parts lie in Redis, and a part does not say of which group it is.
 
         :raises ConfigError: always.
@@ -349,9 +334,7 @@ class SealedRedis(RedisBackend):  # type: ignore[misc]  # as above
             fix="Wait for the group's results in the client, and send the next task then.",
         )
 
-    def apply_chord(self, header_result_args: Any, body: Any, **kwargs: Any) -> None:
-        """Refuse a chord before its first part is sent."""
-        self.ensure_chords_allowed()
+    apply_chord = ensure_chords_allowed
 
     def _get_task_meta_for(self, task_id: str) -> Any:
         try:
