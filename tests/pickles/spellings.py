@@ -207,6 +207,9 @@ def outcome(load):
 def main(when, rows):
     if when == "before":
         taken = {row: SPELLINGS[row]() for row in rows}
+    else:  # what measures this process imports it before the program does
+        for name in [name for name in sys.modules if name.partition(".")[0] == "multiprocessing"]:
+            del sys.modules[name]
     try:
         pickles.guard(profile="data")
     except ConfigError as error:
