@@ -221,8 +221,12 @@ def _load(self: Any) -> Any:
         with Reported("safeser.pickles.guard"):
             return _loaded(self)
     except (PolicyDenied, PayloadError) as error:
-        error.__class__ = _OF_PICKLE.get(type(error), type(error))
-        raise
+        kind = _OF_PICKLE.get(type(error))
+        if kind is None:
+            raise
+        made = kind.__new__(kind, *error.args)
+        vars(made).update(vars(error))
+        raise made.with_traceback(error.__traceback__) from error.__cause__
 
 
 def _loaded(self: Any) -> Any:
