@@ -127,7 +127,7 @@ def install(
     :param tasks: the principal of the workers; None for a shared box.
     :param results: the principal of those who wait for results; None for a shared box.
     :param ttl: seconds until a task runs no more, and a result is read no more.
-    :param once: a worker's store, by which it runs no message twice, whoever delivers it again.
+    :param once: a worker's store, by which it runs no message twice.
     :param errors: the program's own classes that a failed task may raise where its result is read,
         with arguments of the worker's choice. Those of Python and Celery may.
     :raises ConfigError: if tasks are defined already, results do not go to Redis, or the process
@@ -236,6 +236,10 @@ def _headers(message: Any, name: Any, task_id: Any) -> dict[str, Any]:
     return sealed  # type: ignore[no-any-return]  # a dict, as fits says
 
 
+#: What each result of a task says as text.
+_RESULT = ("task_id", "status")
+
+
 class SealedConsumer(Consumer):  # type: ignore[misc]  # as below
     """What a worker does with a message: it refuses one without a seal, and stores nothing of it.
 
@@ -296,7 +300,7 @@ class SealedTask(celery.Task):  # type: ignore[misc]  # Celery ships no types
         """Refuse to run as anything but what was sealed.
 
         :raises Ignore: Celery drops the message, stores no result and calls no errbacks: all of
-            these would be in the worker's name, for whoever wrote the headers.
+            these would be in the worker's name, for the writer of the headers.
         """
         if self.request.is_eager:  # called in this process; a message never says so
             return
@@ -344,6 +348,12 @@ class SealedRedis(RedisBackend):  # type: ignore[misc]  # as above
                 raise
             return {"status": states.PENDING, "result": None}
 
+    def meta_from_decoded(self, meta: Any) -> Any:
+        """Refuse what is sealed as a result and is none, such as Celery's record of a group."""
+        if type(meta) is not dict or not all(type(meta.get(each)) is str for each in _RESULT):
+            raise EnvelopeError("what came for a task is no result of one", rule="box.task")
+        return super().meta_from_decoded(meta)
+
     def exception_to_python(self, exc: Any) -> Any:
         """Return the failure *exc* by a class of ``errors``, and others as a RemoteError.
 
@@ -368,6 +378,7 @@ def _class_name(module: Any, name: Any) -> str:
 
 
 def _of_task(task_id: str, meta: Any) -> Any:
+    # What came from Redis names its task; what Celery says where nothing is there does not.
     if meta.get("task_id", task_id) != task_id:
         raise EnvelopeError("the result of another task came for this one", rule="box.task")
     return meta

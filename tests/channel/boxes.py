@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from safeser.channel.box import Box
+from safeser.errors import SafeserError
 from safeser.identity import Identity, KeyState, Roster, RosterEntry
 from tests.conftest import Witness
+from tests.refusal import refusal
 
 #: ann hands bea and herself data and listed pickles; bea hands ann code, of which ann opens data
 #: alone; cy is listed and may hand nobody anything but on a connection.
@@ -44,6 +46,15 @@ limits: {max_bytes: 8MiB, max_memory: 1280000}
 """
 
 NOW = 1_800_000_000.0
+
+Q = "queue: tasks"
+
+#: How ann seals for bea, and how bea opens that.
+WAYS = {
+    "pair": ({"to": "bea"}, {}),
+    "signed": ({"to": "bea", "signed": True}, {"signed": True}),
+    "readers": ({"signed": True}, {"signed": True}),
+}
 
 
 class Clock:
@@ -105,3 +116,14 @@ def look(box: Box) -> None:
     """Have *box* look at its files now, as the thread does each second."""
     for _ in range(3):
         box._keys._files.look()
+
+
+def refused(box: Box, error: type[SafeserError], rule: str, data: bytes, **how) -> SafeserError:
+    """Have *box* refuse *data*, once and with one record, and return the error."""
+    before = len(events(box))
+    with refusal(error, rule) as caught:
+        box.open(data, **{"about": Q, **how})
+    (event,) = events(box)[before:]
+    assert event["permitted"] is False
+    assert event["rule"] == rule
+    return caught.value
