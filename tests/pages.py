@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Command", "Page", "Shell", "matches", "normalised"]
+__all__ = ["Command", "Page", "Shell", "follow", "matches", "normalised"]
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -69,6 +69,18 @@ class Page:
         """The text of each file that the page shows."""
         blocks = re.findall(r"^```(?:py|yaml)\n# (\S+\.\w+)\n(.*?)^```", self.text, re.M | re.S)
         return dict(blocks)
+
+
+def follow(page: Page, folder: Path, opened: Shell, patience: float) -> None:
+    """Write the files of *page* once their folders are there, and run its commands, in order."""
+    files = page.files
+    for command in page.commands:
+        for name in [*files]:
+            if (folder / name).parent.exists():  # some are made by a command
+                (folder / name).write_text(files.pop(name), "utf-8")
+        printed, code = opened.run(command.text, patience)
+        assert matches(printed, command.printed), "\n".join([command.text, *printed])
+        assert code == 0, command.text
 
 
 def normalised(line: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import PATIENCE
-from tests.pages import Page, matches, shell
+from tests.pages import Page, follow, shell
 from tests.redis_server import needs_redis
 
 pytestmark = [needs_redis, pytest.mark.slow]
@@ -25,16 +25,8 @@ def folder():
 
 
 def test_the_tutorial_about_celery_runs(folder):
-    page = Page("tutorials/celery.md")
-    files = page.files
     with shell(folder, os.environ) as opened:
-        for command in page.commands:
-            for name in [*files]:
-                if (folder / name).parent.exists():  # the keys are made by a command
-                    (folder / name).write_text(files.pop(name), "utf-8")
-            printed, code = opened.run(command.text, PATIENCE)
-            assert matches(printed, command.printed), "\n".join([command.text, *printed])
-            assert code == 0, command.text
+        follow(Page("tutorials/celery.md"), folder, opened, PATIENCE)
         refused, _ = opened.run("safeser audit query keys/audit --outcome refused", PATIENCE)
         said = re.sub(r"\s+", " ", " ".join(refused))
         for rule in ("context.family", "envelope.format"):

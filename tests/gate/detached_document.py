@@ -19,7 +19,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from tests.gate.document import MAX_BYTES, MAX_FRAMES, MAX_HEADER, TOGETHER, RefusedBy, groups_of
+from tests.gate.document import (
+    MAX_BYTES,
+    MAX_FRAMES,
+    MAX_HEADER,
+    TOGETHER,
+    RefusedBy,
+    block_of,
+    demand,
+    groups_of,
+)
 
 __all__ = ["Person", "Said", "read_detached", "secret_id", "write_detached"]
 
@@ -47,11 +56,6 @@ class Said(NamedTuple):
     frames: list[bytes]
 
 
-def _demand(fits: bool, layer: str) -> None:
-    if not fits:
-        raise RefusedBy(layer)
-
-
 def pae(*parts: bytes) -> bytes:
     counted = (struct.pack("<Q", len(part)) + part for part in parts)
     return struct.pack("<Q", len(parts)) + b"".join(counted)
@@ -71,7 +75,7 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}"
 
 def direction(about: str) -> tuple[str, str]:
     found = re.match(rf"({_NAME}) -> ({_NAME})(?:: |\Z)", about)
-    _demand("->" not in about or (found is not None and found[1] != found[2]), "about")
+    demand("->" not in about or (found is not None and found[1] != found[2]), "about")
     return (found[1], found[2]) if found else ("shared", "shared")
 
 
@@ -147,23 +151,23 @@ def read_detached(
 ) -> Said:
     """Return what *data* says to *reader*, a principal or who has a secret, or raise RefusedBy."""
     # 1. Format
-    _demand(data[:4] == b"SSm2" and len(data) >= 120, "format")
+    demand(data[:4] == b"SSm2" and len(data) >= 120, "format")
     fields, rest = data[:120], data[120:]
     kind, mode, reserved, block_length, rest_length = struct.unpack("<BB2sQQ", fields[4:24])
-    _demand(kind == 3 and mode in (1, 2, 3, 4) and reserved == b"\0\0", "format")
-    _demand(block_length <= 8 + 8 * MAX_FRAMES + MAX_HEADER + TOGETHER + 64, "format")
-    _demand(rest_length <= MAX_BYTES + 32 * (MAX_BYTES // TOGETHER) + 32, "format")
+    demand(kind == 3 and mode in (1, 2, 3, 4) and reserved == b"\0\0", "format")
+    demand(block_length <= 8 + 8 * MAX_FRAMES + MAX_HEADER + TOGETHER + 64, "format")
+    demand(rest_length <= MAX_BYTES + 32 * (MAX_BYTES // TOGETHER) + 32, "format")
     proof, tags = (64, 0) if mode == READERS else (32, 16)
-    _demand(len(rest) == proof + block_length + tags + rest_length, "format")
+    demand(len(rest) == proof + block_length + tags + rest_length, "format")
     # 2. Keys
     from_, to = fields[56:88], fields[88:120]
     sender: Person | None = None
     if isinstance(reader, bytes):
-        _demand(mode == SHARED and from_ == secret_id(reader) and to == bytes(32), "keys")
+        demand(mode == SHARED and from_ == secret_id(reader) and to == bytes(32), "keys")
         names, secret = direction(about), reader
     else:
-        _demand(mode != SHARED, "keys")
-        _demand(to == (bytes(32) if mode == READERS else reader.public), "keys")
+        demand(mode != SHARED, "keys")
+        demand(to == (bytes(32) if mode == READERS else reader.public), "keys")
         which: Callable[[Person], bytes] = lambda each: (  # noqa: E731 - one word of the document
             each.verifying if mode == READERS else each.public
         )
@@ -182,27 +186,18 @@ def read_detached(
     else:
         for_hmac, for_gcm = _keys(fields, names, secret)
         wanted = hmac.digest(for_hmac, b"\1" + b"".join(covered), "sha256")
-        _demand(hmac.compare_digest(wanted, proven), "mac")
+        demand(hmac.compare_digest(wanted, proven), "mac")
         # 4. GCM, lengths
         block = _decrypt(for_gcm, 0, sealed)
     signature = b""
     if mode == SIGNED:
-        _demand(len(block) >= 64, "format")
+        demand(len(block) >= 64, "format")
         signature, block = block[:64], block[64:]
-    _demand(len(block) >= 8, "format")
-    header_length, count = struct.unpack("<II", block[:8])
-    _demand(header_length <= MAX_HEADER and count <= MAX_FRAMES, "format")
-    at = 8 + 8 * count
-    _demand(len(block) >= at + header_length, "format")
-    lengths = struct.unpack(f"<{count}Q", block[8:at])
-    _demand(sum(lengths) <= MAX_BYTES, "format")
-    header, inside = block[at : at + header_length], block[at + header_length :]
-    first, *groups = groups_of(lengths)
-    _demand(len(inside) == sum(first), "format")
+    header, inside, first, groups = block_of(block)
     behind = sum(map(sum, groups))
     if groups and mode != READERS:
         behind += 16 * len(groups) + 32
-    _demand(rest_length == behind, "format")
+    demand(rest_length == behind, "format")
     # 5. Last tag, parts
     parts: list[bytes] = []
     pieces = []
@@ -214,25 +209,25 @@ def read_detached(
         parts = pieces
     elif groups:
         covered += [piece[-16:] for piece in pieces]
-        _demand(rest == hmac.digest(for_hmac, b"\2" + b"".join(covered), "sha256"), "mac")
+        demand(rest == hmac.digest(for_hmac, b"\2" + b"".join(covered), "sha256"), "mac")
         parts = [_decrypt(for_gcm, index, piece) for index, piece in enumerate(pieces, 1)]
     # 6. Signature
     if mode == SIGNED:
         _verify(sender, signature, _signed(fields, names, b"".join((block, *parts))))
     # 7. Facts
-    _demand(len(header) >= 34, "format")
+    demand(len(header) >= 34, "format")
     made, ttl, size = struct.unpack("<QQH", header[16:34])
-    _demand(made < 1 << 53 and ttl < 1 << 53 and 1 <= size <= 1_024, "format")
-    _demand(len(header) >= 34 + size, "format")
+    demand(made < 1 << 53 and ttl < 1 << 53 and 1 <= size <= 1_024, "format")
+    demand(len(header) >= 34 + size, "format")
     try:
         told = header[34 : 34 + size].decode("utf-8")
     except UnicodeDecodeError:
         raise RefusedBy("format") from None
     # 8. and 9.
-    _demand(told == about, "about")
-    _demand(made <= now + 5 and (not ttl or now <= made + ttl), "dates")
+    demand(told == about, "about")
+    demand(made <= now + 5 and (not ttl or now <= made + ttl), "dates")
     body, frames = b"".join((inside, *parts)), []
-    for length in lengths:
+    for length in (*first, *(each for group in groups for each in group)):
         frames.append(body[:length])
         body = body[length:]
     return Said(header[:16], made, ttl, told, header[34 + size :], frames)

@@ -67,7 +67,7 @@ class RefusedBy(Exception):
     """The message is refused by the layer that is its argument."""
 
 
-def _demand(fits: bool, layer: str) -> None:
+def demand(fits: bool, layer: str) -> None:
     if not fits:
         raise RefusedBy(layer)
 
@@ -81,35 +81,26 @@ def read_message(
     """
     fields, tag, rest = data[:32], data[32:64], data[64:]
     magic, kind, reserved, number, block_length, rest_length = struct.unpack("<4sB3sQQQ", fields)
-    _demand(magic == b"SSm2" and kind in (DATA, CLOSE) and reserved == bytes(3), "format")
-    _demand(block_length <= 8 + 8 * MAX_FRAMES + MAX_HEADER + TOGETHER, "format")
-    _demand(rest_length <= MAX_BYTES + 32 * (MAX_BYTES // TOGETHER) + 32, "format")
-    _demand(kind == DATA or block_length == rest_length == 0, "format")
-    _demand(number == sequence, "sequence")
+    demand(magic == b"SSm2" and kind in (DATA, CLOSE) and reserved == bytes(3), "format")
+    demand(block_length <= 8 + 8 * MAX_FRAMES + MAX_HEADER + TOGETHER, "format")
+    demand(rest_length <= MAX_BYTES + 32 * (MAX_BYTES // TOGETHER) + 32, "format")
+    demand(kind == DATA or block_length == rest_length == 0, "format")
+    demand(number == sequence, "sequence")
     sealed, rest = rest[: block_length + 16], rest[block_length + 16 :]
     covered = [fields, sealed[-16:]]
-    _demand(_tag(keys, 1, covered) == tag, "mac")
+    demand(_tag(keys, 1, covered) == tag, "mac")
     block = _decrypt(keys, number, 0, sealed)
     if kind == CLOSE:
         return None
-    _demand(len(block) >= 8, "format")
-    header_length, count = struct.unpack("<II", block[:8])
-    _demand(header_length <= MAX_HEADER and count <= MAX_FRAMES, "format")
-    at = 8 + 8 * count
-    _demand(len(block) >= at + header_length, "format")
-    lengths = struct.unpack(f"<{count}Q", block[8:at])
-    _demand(sum(lengths) <= MAX_BYTES, "format")
-    header, plain = block[at : at + header_length], block[at + header_length :]
-    first, *groups = groups_of(lengths)
-    _demand(len(plain) == sum(first), "format")
+    header, plain, first, groups = block_of(block)
     rest_of = sum(sum(group) + 16 for group in groups) + 32 if groups else 0
-    _demand(rest_length == rest_of, "format")
+    demand(rest_length == rest_of, "format")
     frames = _cut(plain, first)
     for index, group in enumerate(groups, 1):
         sealed, rest = rest[: sum(group) + 16], rest[sum(group) + 16 :]
         frames += _cut(_decrypt(keys, number, index, sealed), group)
         covered.append(sealed[-16:])
-    _demand(rest == (_tag(keys, 2, covered) if groups else b""), "mac")
+    demand(rest == (_tag(keys, 2, covered) if groups else b""), "mac")
     return header, frames
 
 
@@ -141,6 +132,21 @@ def groups_of(lengths: Sequence[int]) -> list[list[int]]:
         else:
             groups.append([length])
     return groups
+
+
+def block_of(block: bytes) -> tuple[bytes, bytes, list[int], list[list[int]]]:
+    """Return header, frames of the first group, their lengths, and those of the other groups."""
+    demand(len(block) >= 8, "format")
+    header_length, count = struct.unpack("<II", block[:8])
+    demand(header_length <= MAX_HEADER and count <= MAX_FRAMES, "format")
+    at = 8 + 8 * count
+    demand(len(block) >= at + header_length, "format")
+    lengths = struct.unpack(f"<{count}Q", block[8:at])
+    demand(sum(lengths) <= MAX_BYTES, "format")
+    header, plain = block[at : at + header_length], block[at + header_length :]
+    first, *groups = groups_of(lengths)
+    demand(len(plain) == sum(first), "format")
+    return header, plain, first, groups
 
 
 def _cut(data: bytes, lengths: Sequence[int]) -> list[bytes]:
