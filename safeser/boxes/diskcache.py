@@ -1,7 +1,7 @@
 """Seal what a cache of diskcache keeps, each value for its key.
 
 The one rule: what a row says of itself is not believed. A row of diskcache says whether it is a
-pickle, and which file has it: whoever can write to the folder can have ``Cache.get`` unpickle, read
+pickle, and which file has it: a writer to the folder can have ``Cache.get`` unpickle, read
 or remove any file. So :class:`SealedDisk` keeps sealed bytes in the row itself, under text, and
 refuses every other row. The folder keeps settings too, of which some are run as SQL: those of the
 program alone are taken.

@@ -127,7 +127,7 @@ class Box:
         """Return *obj* sealed, as the policy lets it leave.
 
         :param to: the principal that may open it. None in a shared box; and, with *signed*, for
-            whoever reads: such a message is signed, and **not encrypted**. The policy then needs a
+            all readers: such a message is signed, and **not encrypted**. The policy then needs a
             context from this principal to itself.
         :param about: what it is about: a queue, a key of a cache, a file's name. It opens about
             nothing else. In a shared box ``"a -> b"``, or ``"a -> b: tasks"``, names a direction,

@@ -294,7 +294,7 @@ class RosterKeys(_Keys):
                 raise ConfigError(
                     "a message needs a recipient",
                     rule="box.recipient",
-                    fix="Name the principal that opens it: to=...; or sign it for whoever reads:"
+                    fix="Name the principal that opens it: to=...; or sign it for all readers:"
                     " signed=True.",
                 )
             ends = Ends(

@@ -498,7 +498,7 @@ class Channel:
         peer: str | None = None,
         address: str = "",
     ) -> Link | Awaitable[Link]:
-        """Return the link to whoever answers, after a handshake by whole messages.
+        """Return the link to the process that answers, after a handshake by whole messages.
 
         :param send: sends one message; it may be asynchronous, as *recv* then is.
         :param recv: returns the next message. Deadlines are the socket's.

@@ -213,8 +213,8 @@ def secret(
 ) -> None:
     """Make a secret for boxes without a roster, in a file of its own.
 
-    Whoever has it is one principal. Bring the file to each process over a channel that keeps it
-    secret; to replace it, give processes both files for a while, the new one first.
+    All processes that have it are one principal. Bring the file to each over a channel that keeps
+    it secret; to replace it, give processes both files for a while, the new one first.
     """
     made = Secret.generate()
     made.save(file)

@@ -95,7 +95,7 @@ class Verified:
     recipient: str
     session_id: bytes
     sequence: int
-    #: What is left of the limits of the message, as whoever opens it counts; None before that.
+    #: What is left of the message's limits, as the link that opens it counts; None before that.
     left: object
 
     def __init__(self) -> None:

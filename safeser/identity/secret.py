@@ -1,7 +1,7 @@
 """Shared secrets: 32 random bytes in a file, for teams too small for a roster.
 
-The one rule: a secret is generated. Text that a person chose can be guessed offline by whoever has
-one message.
+The one rule: a secret is generated. Text that a person chose can be guessed offline by a process
+that has one message.
 """
 
 from __future__ import annotations
@@ -93,10 +93,7 @@ class Secret(KeepsSecrets):
         return f"Secret(fingerprint={self.fingerprint!r})"
 
 
-_MAKE = (
-    "Make one with 'safeser keys secret FILE'; text or a passphrase can be guessed by whoever has"
-    " one message."
-)
+_MAKE = "Make one with 'safeser keys secret FILE'; text can be guessed from one message."
 
 
 def _is_chosen(raw: bytes) -> bool:
