@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -68,6 +69,11 @@ CONTEXTS_MAX = 512
 #: Refusals of one message that have a record each. The others are counted together, since a message
 #: of two megabytes can hold three hundred thousand.
 SINGLE_REFUSALS = 100
+
+
+#: The link whose peer's message is read in this thread or task now, and the records of what is
+#: refused of it. What the link refuses meanwhile elsewhere is not of that message.
+READING: ContextVar[tuple[Any, Any]] = ContextVar("reading", default=(None, None))
 
 
 #: Families that need no grant of their own: they cannot reach code and carry no types of a library.
@@ -143,8 +149,6 @@ class Recording:
         # The count of a message that the policy permits, by context, and that policy.
         self._permits: dict[Context, Counted] = {}
         self._under: Policy | None = None
-        #: Of the peer's message that is read now; None where a message has few refusals at most.
-        self.refused: RefusalRecords | None = None
         # Parsed headers of library messages that passed, by their bytes.
         self._headers: dict[bytes, LibraryMessage] = {}
         self.facts = self._session_facts()
@@ -413,8 +417,8 @@ class Recording:
         self, name: str, context: Context, payload: Described | None, rule: str, **said: Any
     ) -> None:
         """Record a refusal, or count it where the policy says so or its message has many."""
-        records = self.refused
-        if records is not None and context.sender == self.peer:
+        link, records = READING.get()
+        if link is self and context.sender == self.peer:
             if records.single == SINGLE_REFUSALS:
                 decision = self._counts(context, rule, False)
                 records.counts[decision] = records.counts.get(decision, 0) + 1

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from safeser.channel import Arrived, Link
+from safeser.channel.records import READING
 from safeser.dask import drift
 from safeser.dask.client_ids import ClientIds
 from safeser.dask.messages import sending, translate
@@ -191,7 +192,7 @@ class Conversation:
             side = Side(self.link, requested, self._opens, self._taken)
             self._side = side
         refusals = Refusals(self.link, verified.sequence)
-        self.link.refused = refusals
+        before = READING.set((self.link, refusals))
         try:
             try:
                 message = self._parse(verified, refusals)
@@ -199,7 +200,7 @@ class Conversation:
                 return self._malformed(error, refusals)
             return _READERS[meaning_of(self.state, message.body)](self, side, message, refusals)
         finally:
-            self.link.refused = None
+            READING.reset(before)
             if refusals.counts:
                 self.link.count_refused(refusals)
 
