@@ -11,6 +11,7 @@ there are payloads), then each payload's frames in the order of the table, long 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -27,6 +28,7 @@ from safeser.dask.wire.reader import (
     EXT_OPAQUE,
     EXT_SET,
     LEAVES,
+    MARKERS,
     NO_CONTAINER,
     UNSURE,
     Reader,
@@ -45,6 +47,10 @@ from safeser.operations import FLOOR
 #: refused as one: encoders of other releases may write a few. Fewer than have a record each
 #: (``safeser.channel.SINGLE_REFUSALS``), so that the refusal of the rest has one too.
 MOST_STRANGE = 50
+
+
+#: Bytes without which no element holds a marker that its reader refuses.
+_MARKERS = re.compile("|".join(MARKERS).encode())
 
 
 @dataclass(slots=True)  # one for each payload; a frozen one takes three times as long to make
@@ -145,6 +151,8 @@ class Encoder:
                 check_readable(part, limits, levels=1)  # it may be one of a batch
                 if ceiling_of is not None and len(part) > FLOOR:
                     ceilings.check_element(part, limits, ceiling_of)
+            if limits is not None and _MARKERS.search(part):
+                Reader(limits, limits.elements).read(part)
         except BaseException as error:
             del self.rows[mark:]
             if isinstance(error, (ValueError, RecursionError, OverflowError)):

@@ -186,3 +186,14 @@ def test_no_refusal_is_recorded_where_nothing_is_left_out(talk, frames, rule, ke
     got = t.raw(*frames(t))
     assert t.refused_by_server == [rule]
     assert (0 if got is t.SKIP else len(got)) == kept
+
+
+@pytest.mark.parametrize("marker", ["__Enum__", "__Pickled__", "__Set__", "__Serialized__"])
+def test_what_a_reader_takes_for_a_marker_is_refused_where_it_is_sent(talk, marker):
+    """Else the elements behind too many of them would be lost, honest as their sender is."""
+    t = talk("worker").worker_stream()
+    logged = {"op": "log-event", "topic": "t", "msg": {marker: 1}}
+    frames = t.asker.send([*[logged] * _MANY, {**_FINISHED, "key": "k"}])
+    (got,) = t.server.receive(t.far.verify(t.near.session.seal(b"", frames)), None)
+    assert got["key"] == "k"
+    assert t.refused_by_server == []
