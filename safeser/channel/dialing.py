@@ -16,6 +16,7 @@ from safeser.channel.link import Link
 from safeser.errors import AuthenticationError, EnvelopeError
 from safeser.gate.handshake import ACCEPTED, REFUSED
 from safeser.gate.noise import HandshakeRefused
+from safeser.gate.values import UNKNOWN
 
 if TYPE_CHECKING:
     from safeser.channel.door import Channel
@@ -80,18 +81,31 @@ def _steps(channel: Channel, *, initiator: bool, peer: str | None, address: str)
             if answer:
                 yield answer
         if data:
-            raise HandshakeRefused("sent more than that")  # noqa: TRY301 - refused as the rest is
-        link = channel.link(handshake, address=address)
-    except HandshakeRefused as error:
-        if error.key:
+            raise HandshakeRefused("sent more than that")
+        link = channel.link(handshake, shared=False, address=address)
+    except AuthenticationError as error:
+        if isinstance(error, HandshakeRefused) and error.key:
             channel.note_unlisted_key(error.key, address)
-        if speaks and not initiator:
+        else:
+            own = channel.identity.principal
+            channel.audit.count(UNKNOWN, own, "handshake", "authentication", False)
+        if speaks and not initiator and isinstance(error, HandshakeRefused):
             yield REFUSED
         raise
-    if not initiator:
-        yield link.session.sealed(b"", [ACCEPTED])
-        return link
-    data = _message((yield None), link.policy.limits.max_header)
+    try:
+        if initiator:
+            _require_accepted(link, (yield None))
+        else:
+            yield link.session.sealed(b"", [ACCEPTED])
+    except BaseException:
+        link.session.end("the handshake did not end")
+        raise
+    channel.share(link)
+    return link
+
+
+def _require_accepted(link: Link, received: Any) -> None:
+    data = _message(received, link.policy.limits.max_header)
     if data == REFUSED:
         raise AuthenticationError(
             f"{link.peer} refused this process",
@@ -100,9 +114,7 @@ def _steps(channel: Channel, *, initiator: bool, peer: str | None, address: str)
         )
     first = link.verify([data])
     if (first.header, [*map(bytes, first.frames)]) != (b"", [ACCEPTED]):
-        link.session.end("the peer began with another message")
         raise EnvelopeError("a peer began with another message", rule="envelope.control")
-    return link
 
 
 def _message(received: Any, most: int) -> bytes:

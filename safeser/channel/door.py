@@ -23,14 +23,14 @@ from safeser.channel.dialing import shaken
 from safeser.channel.events import AuditSink, event, short_reason
 from safeser.channel.link import Link
 from safeser.channel.records import PATIENCE, Recording, logged_failures
-from safeser.channel.standing import Ending, Standing, require_own_signing_key
+from safeser.channel.standing import Ending, Standing, require_listed
 from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied, SafeserError
 from safeser.families.registered.own import own_families
 from safeser.gate.handshake import Handshake
 from safeser.gate.key_pairs import PublicKey
 from safeser.gate.noise import HandshakeRefused
 from safeser.gate.values import UNKNOWN, Context, Kind
-from safeser.identity import Identity, KeyState, Roster, VerifyingKey, today
+from safeser.identity import Identity, Roster, VerifyingKey, today
 from safeser.policy import Policy
 
 __all__ = ["Channel"]
@@ -81,7 +81,7 @@ class Channel:
         own_families.look_for(policy.families)
         self._declare_families(policy)
         if inherited is None:
-            _require_listed(self._standing, on=today())
+            require_listed(self._standing, on=today())
         self._is_settled: Callable[[], bool] = lambda: True
         self._ends: dict[tuple[str, str], float] = {}
         self._told: list[Callable[[frozenset[str]], None]] = []
@@ -468,9 +468,13 @@ class Channel:
         link.note_session()
         link.note_drift()
         if shared:
-            with self._lock:
-                self._links[link.peer] = link
+            self.share(link)
         return link
+
+    def share(self, link: Link) -> None:
+        """Have :meth:`seal`, :meth:`open` and the like use *link* for its peer."""
+        with self._lock:
+            self._links[link.peer] = link
 
     @overload
     def dial(
@@ -559,40 +563,3 @@ class Channel:
 
 def _named(policy: Policy) -> str:
     return f"{policy.name} revision {policy.revision} (SHA-256 {policy.sha256[:12]})"
-
-
-def _require_listed(standing: Standing, *, on: datetime.date) -> None:
-    """Raise unless roster and policy list this process's own key and principal."""
-    identity, policy = standing.identity, standing.policy
-    entry = standing.roster.entry_of(identity.public)
-    if entry is None or entry.principal != identity.principal:
-        raise ConfigError(
-            f"the key of {identity.principal!r} is not listed for that principal",
-            rule="config.identity",
-            fix=f"Add the line that 'safeser keys fingerprint' prints for it, "
-            f"{identity.public_text}, to the roster, or use the identity that is listed.",
-        )
-    if entry.state is not KeyState.ACTIVE:
-        # Advice to list it again could readmit a thief.
-        raise ConfigError(
-            f"the key of {identity.principal!r} is {entry.state.value} in the roster",
-            rule="config.identity",
-            fix="Use that principal's active key; 'safeser keys list' shows which it is."
-            " One that is retired stays so: make another with 'safeser keys new'.",
-        )
-    if not entry.speaks(on):
-        early = not entry.ended(on)
-        raise ConfigError(
-            f"the key of {identity.principal!r} is valid"
-            f" {f'from {entry.not_before} on' if early else f'until {entry.not_after}'}, and today"
-            f" is {on}",
-            rule="config.identity",
-            fix="Use a key whose dates in the roster include today, or correct the clock.",
-        )
-    require_own_signing_key(identity, standing.roster)
-    if identity.principal not in policy.principals:
-        raise ConfigError(
-            f"policy {policy.name!r} lists no principal {identity.principal!r}",
-            rule="config.principal",
-            fix=f"Add it under 'principals:', or use one of {', '.join(policy.principals)}.",
-        )

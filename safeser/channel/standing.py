@@ -191,6 +191,43 @@ class Standing:
         return replace(self, identity=identity)
 
 
+def require_listed(standing: Standing, *, on: datetime.date) -> None:
+    """Raise unless roster and policy list this process's own key and principal."""
+    identity, policy = standing.identity, standing.policy
+    entry = standing.roster.entry_of(identity.public)
+    if entry is None or entry.principal != identity.principal:
+        raise ConfigError(
+            f"the key of {identity.principal!r} is not listed for that principal",
+            rule="config.identity",
+            fix=f"Add the line that 'safeser keys fingerprint' prints for it, "
+            f"{identity.public_text}, to the roster, or use the identity that is listed.",
+        )
+    if entry.state is not KeyState.ACTIVE:
+        # Advice to list it again could readmit a thief.
+        raise ConfigError(
+            f"the key of {identity.principal!r} is {entry.state.value} in the roster",
+            rule="config.identity",
+            fix="Use that principal's active key; 'safeser keys list' shows which it is."
+            " One that is retired stays so: make another with 'safeser keys new'.",
+        )
+    if not entry.speaks(on):
+        early = not entry.ended(on)
+        raise ConfigError(
+            f"the key of {identity.principal!r} is valid"
+            f" {f'from {entry.not_before} on' if early else f'until {entry.not_after}'}, and today"
+            f" is {on}",
+            rule="config.identity",
+            fix="Use a key whose dates in the roster include today, or correct the clock.",
+        )
+    require_own_signing_key(identity, standing.roster)
+    if identity.principal not in policy.principals:
+        raise ConfigError(
+            f"policy {policy.name!r} lists no principal {identity.principal!r}",
+            rule="config.principal",
+            fix=f"Add it under 'principals:', or use one of {', '.join(policy.principals)}.",
+        )
+
+
 def require_own_signing_key(identity: Identity, roster: Roster) -> None:
     """Raise :class:`ConfigError` if *roster* lists another's signing key behind *identity*'s key.
 

@@ -107,6 +107,32 @@ def test_an_unlisted_key_is_refused_and_recorded(doors, policy, ends):
     assert [event["rule"] for event in bea.audit.events][1:] == ["authentication.key"]
 
 
+def test_a_session_that_was_not_accepted_takes_no_ones_place(doors, policy, ends):
+    ann, bea = doors.channel("ann", policy), doors.channel("bea", policy)
+    answering = Answering(bea, ends[1])
+    near = ann.dial(ends[0].send, received(ends[0]))
+    assert answering.link()
+    told = []
+
+    def refused():  # in clear text, as those can who are on the way
+        told.append(ends[0].recv(1 << 20) if not told else REFUSED)
+        return told[-1]
+
+    answering = Answering(bea, ends[1])
+    with refusal(AuthenticationError, "authentication.refused"):
+        ann.dial(ends[0].send, refused)
+    assert answering.link()
+    assert ann.seal(5, near.outbound(Kind.DATA))
+    assert [link for link in ann.live_links() if not link.session.ended] == [near]
+
+
+def test_a_stranger_without_a_key_is_counted(doors, policy):
+    bea = doors.channel("bea", policy)
+    with pytest.raises(AuthenticationError):
+        bea.answer(lambda _: None, lambda: b"GET / HTTP/1.1")
+    assert [(row[0], row[3]) for row in bea.audit.counts] == [("unknown", "authentication")]
+
+
 def test_another_peer_than_the_expected_one_is_refused(doors, policy, ends):
     answering = Answering(doors.channel("ann", policy), ends[1])
     with pytest.raises(AuthenticationError):
