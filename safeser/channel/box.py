@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from safeser import families as serialization
-from safeser.channel.box_keys import AnyLog, BoxKeys, RosterKeys, SecretKeys, load_secrets
+from safeser.channel.box_keys import AnyLog, BoxKeys, RosterKeys, SecretKeys
 from safeser.errors import ConfigError, EnvelopeError, PayloadError, SafeserError
 from safeser.gate import canonical, detached
 from safeser.gate.detached import READERS, SIGNED, Facts
 from safeser.gate.format import Buffer, check_payload
 from safeser.gate.values import Kind, Payload
-from safeser.identity.secret import Secret
+from safeser.identity.secret import Secret, load_secrets
 from safeser.policy import Policy
 
 if TYPE_CHECKING:
@@ -187,6 +187,7 @@ class Box:
             sealed = detached.parse(data, limits)  # step 1
             hop = keys.opening(sealed, about)
             message = detached.unseal(sealed, hop.ends, limits=limits, verify=hop.verify)  # step 2
+            keys.opened(about)
         except EnvelopeError as error:
             keys.note_unauthenticated(error)
             raise

@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime
 import logging
 import os
-import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,29 +31,27 @@ from safeser.gate.detached import (
     READERS,
     SHARED,
     SIGNED,
+    TWO_ENDS,
     Ends,
     Facts,
     Message,
     Sealed,
     Verify,
+    direction,
 )
 from safeser.gate.key_pairs import PublicKey
 from safeser.gate.values import UNKNOWN, Context, Kind
 from safeser.identity import Identity, KeyState, Roster, RosterEntry, VerifyingKey
-from safeser.identity.secret import ENVIRONMENT, Secret
+from safeser.identity.secret import Secret
 from safeser.policy import Policy
 
-__all__ = ["AnyLog", "BoxKeys", "Hop", "RosterKeys", "SecretKeys", "load_secrets"]
+__all__ = ["AnyLog", "BoxKeys", "Hop", "RosterKeys", "SecretKeys"]
 
 logger = logging.getLogger("safeser.channel")
 
 #: The one principal of all who have a shared secret.
 SHARED_PRINCIPAL = "shared"
-
-#: How ``about`` names a direction in a shared box.
-_DIRECTION = re.compile(
-    r"([A-Za-z0-9][A-Za-z0-9_.@-]{0,63}) -> ([A-Za-z0-9][A-Za-z0-9_.@-]{0,63})(?:: |\Z)"
-)
+_NO_WAY = (SHARED_PRINCIPAL, SHARED_PRINCIPAL)
 
 #: Hops and directions that a box keeps. X25519 takes 30 us, and each link some kilobytes.
 _MOST_HOPS = 1024
@@ -160,6 +157,9 @@ class BoxKeys(Protocol):
         :raises EnvelopeError: if none of the keys that count makes such messages for this process.
         """
 
+    def opened(self, about: str) -> None:
+        """Note that a message about *about* was verified."""
+
     def sign(self, data: bytes) -> bytes:
         """Return this process's signature."""
 
@@ -177,6 +177,9 @@ class _Keys:
         self.clock: Callable[[], float] = time.time
         self.principal = principal
         self.audit, self._own_log = _open_log(audit, principal, policy)
+
+    def opened(self, about: str) -> None:
+        """Note nothing: a roster says who seals and who opens."""
 
     def note_unauthenticated(self, error: EnvelopeError) -> None:
         """Record the refusal of bytes that prove no sender."""
@@ -468,7 +471,9 @@ class SecretKeys(_Keys):
                 rule="box.recipient",
                 fix="Leave out to= and signed=; or give each process a key, and use Box.at.",
             )
-        return self._hop(self._first, self._way(about, "seal"))
+        way = direction(about) or _NO_WAY
+        self._claim(way, "seal")
+        return self._hop(self._first, way)
 
     def opening(self, sealed: Sealed, about: str) -> Hop:
         """Return the hop by which *sealed* may be opened; see :class:`BoxKeys`."""
@@ -485,28 +490,32 @@ class SecretKeys(_Keys):
                 rule="box.secret",
                 fix="Give this box the secret of its sender; two of them while it is replaced.",
             )
-        return self._hop(secret, self._way(about, "open"))
+        return self._hop(secret, direction(about) or _NO_WAY)
 
-    def _way(self, about: str, what: str) -> tuple[str, str]:
-        """Return the direction that *about* names, in which this box does one thing alone."""
-        found = _DIRECTION.match(about)
-        if found is None and "->" not in about:
-            return SHARED_PRINCIPAL, SHARED_PRINCIPAL
-        way = (found[1], found[2]) if found else ("", "")
-        if way[0] == way[1]:
-            raise ConfigError(
-                "'->' in about names no direction", rule="box.direction", fix=_TWO_ENDS
-            )
+    def opened(self, about: str) -> None:
+        """Open in the direction of *about* alone from now on, and do not seal in it."""
+        self._claim(direction(about) or _NO_WAY, "open")
+
+    def _claim(self, way: tuple[str, str], what: str) -> None:
+        """Do one thing alone in the direction *way*, as long as this box lives.
+
+        :raises EnvelopeError: if it does the other, or has as many directions as it remembers.
+        """
+        if way[0] == way[1]:  # none is named
+            return
         if len(self._ways) >= _MOST_HOPS and way not in self._ways:
-            del self._ways[next(iter(self._ways))]
+            raise EnvelopeError(
+                f"a box remembers {_MOST_HOPS:,} directions, and no more",
+                rule="box.direction",
+                fix="Give each peer a box of its own.",
+            )
         if self._ways.setdefault(way, what) != what:
             both = "sealed, and is opened by the same box" if what == "open" else "opened by a box"
             raise EnvelopeError(
                 f"what goes from {way[0]} to {way[1]} is {both}",
                 rule="box.reflected",
-                fix=_TWO_ENDS,
+                fix=TWO_ENDS,
             )
-        return way
 
     def _hop(self, secret: Secret, way: tuple[str, str]) -> Hop:
         hop = self._hops.get((secret.id, way))
@@ -534,9 +543,6 @@ class SecretKeys(_Keys):
         raise ConfigError("a shared secret signs nothing", rule="box.recipient")
 
 
-_TWO_ENDS = "Name the end that seals, then the end that opens: about='client -> server: tasks'."
-
-
 def _refuse_code(policy: Policy) -> None:
     """Refuse a policy that would let all who have a secret run code as each other, or nothing."""
     own = Context(SHARED_PRINCIPAL, SHARED_PRINCIPAL, Kind.DATA, transport="box")
@@ -554,23 +560,6 @@ def _refuse_code(policy: Policy) -> None:
                 rule="box.policy",
                 fix="Begin with a copy of the ready policy 'shared'.",
             )
-
-
-def load_secrets(given: Any) -> list[Secret]:
-    """Return the one or two secrets that *given* names, or the environment where it is None."""
-    if given is None:
-        paths = os.environ.get(ENVIRONMENT, "")
-        given = paths.split(os.pathsep) if paths else []
-    one = isinstance(given, str | bytes | os.PathLike | Secret)
-    listed = [given] if one else list(given)
-    if not 1 <= len(listed) <= 2 or any(isinstance(each, bytes) for each in listed):
-        raise ConfigError(
-            "a shared box takes one secret, or two while it is replaced",
-            rule="config.secret",
-            fix="Make one with 'safeser keys secret FILE', and pass its path or set"
-            f" {ENVIRONMENT}; text and passphrases can be guessed.",
-        )
-    return [each if isinstance(each, Secret) else Secret.load(each) for each in listed]
 
 
 def _open_log(

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -72,6 +73,12 @@ NO_KEY = bytes(32)
 _FACTS = struct.Struct("<16sQQH")
 ID_SIZE = 16
 MAX_ABOUT = 1024
+
+#: How ``about`` names a direction in a shared box.
+_DIRECTION = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9_.@-]{0,63}) -> ([A-Za-z0-9][A-Za-z0-9_.@-]{0,63})(?:: |\Z)"
+)
+TWO_ENDS = "Name the end that seals, then the end that opens: about='client -> server: tasks'."
 _MOST_SECONDS = (1 << 53) - 1  # what every reader of the log still holds exactly
 
 #: Seconds that a sender's clock may be ahead of the reader's.
@@ -153,6 +160,19 @@ def encode_about(about: object) -> bytes:
             fix='Name the queue, key or file: about="tasks".',
         )
     return data
+
+
+def direction(about: str) -> tuple[str, str] | None:
+    """Return the ends between which *about* names a direction; None if it names none.
+
+    :raises ConfigError: if it looks like one and is none.
+    """
+    found = _DIRECTION.match(about)
+    if found is None and "->" not in about:
+        return None
+    if found is None or found[1] == found[2]:
+        raise ConfigError("'->' in about names no direction", rule="box.direction", fix=TWO_ENDS)
+    return found[1], found[2]
 
 
 def _pack_facts(facts: Facts) -> bytes:

@@ -10,12 +10,13 @@ import hmac
 import os
 import re
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+from safeser.errors import ConfigError
 from safeser.gate.key_pairs import KEY_SIZE, KeepsSecrets, decode, encode
 from safeser.identity.files import read_file, reason, refused, write_new
 
-__all__ = ["ENVIRONMENT", "Secret"]
+__all__ = ["ENVIRONMENT", "Secret", "load_secrets"]
 
 #: The environment variable that holds the paths of secrets, separated as in ``PATH``.
 ENVIRONMENT = "SAFESER_SECRET"
@@ -99,3 +100,20 @@ _MAKE = "Make one with 'safeser keys secret FILE'; text can be guessed from one 
 def _is_chosen(raw: bytes) -> bool:
     """Tell whether *raw* is text in disguise, or too regular to be random."""
     return raw.isascii() or len(set(raw)) < _LEAST_DIFFERENT
+
+
+def load_secrets(given: Any) -> list[Secret]:
+    """Return the one or two secrets that *given* names, or the environment where it is None."""
+    if given is None:
+        paths = os.environ.get(ENVIRONMENT, "")
+        given = paths.split(os.pathsep) if paths else []
+    one = isinstance(given, str | bytes | os.PathLike | Secret)
+    listed = [given] if one else list(given)
+    if not 1 <= len(listed) <= 2 or any(isinstance(each, bytes) for each in listed):
+        raise ConfigError(
+            "a shared box takes one secret, or two while it is replaced",
+            rule="config.secret",
+            fix="Make one with 'safeser keys secret FILE', and pass its path or set"
+            f" {ENVIRONMENT}; text and passphrases can be guessed.",
+        )
+    return [each if isinstance(each, Secret) else Secret.load(each) for each in listed]

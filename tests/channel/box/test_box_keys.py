@@ -133,8 +133,9 @@ def test_a_fork_follows_the_files_by_itself(folder, ann, bea):
             os.write(writing, b"refused")
         finally:
             os._exit(0)
-    os.waitpid(child, 0)
+    os.close(writing)  # or read() waits for ever where the child wrote nothing
     assert os.read(reading, 7) == b"refused"
+    os.waitpid(child, 0)
 
 
 def refused_in_a_fork(box, error, rule, data, *, forks=1):

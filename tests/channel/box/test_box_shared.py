@@ -90,6 +90,24 @@ def test_what_goes_there_does_not_come_back(clock, secret, box):
             server.seal(7, about=THERE, ttl=60)
 
 
+def test_a_box_forgets_no_direction(clock, secret, box):
+    data = box.seal(5, about=THERE, ttl=60)
+    for number in range(1023):
+        box.seal(5, about=f"client -> server-{number}", ttl=60)
+    with refusal(EnvelopeError, "box.direction"):
+        box.seal(5, about="client -> another", ttl=60)
+    with refusal(EnvelopeError, "box.reflected"):
+        box.open(data, about=THERE)
+
+
+def test_bytes_that_do_not_verify_take_no_direction(clock, secret, box):
+    with shared(clock, secret) as other:
+        data = other.seal(5, about="other -> box", ttl=60)
+        with refusal(EnvelopeError, "envelope.mac"):
+            box.open(data, about=THERE)
+    assert box.seal(5, about=THERE, ttl=60)
+
+
 NO_DIRECTIONS = [
     "client -> client",
     "a->b",
