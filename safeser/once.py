@@ -26,7 +26,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from math import ceil
 from pathlib import Path
 
@@ -89,13 +89,16 @@ class Once:
         :raises EnvelopeError: before the block, if it was opened before, or the store cannot tell;
             after it, if the store cannot be written.
         """
-        with _refusing(), self._connected() as database:
-            database.execute("begin immediate")
-            self._take(database, sender.encode("utf-8") + b"\0" + facts.id, facts)
+        with ExitStack() as stack:
+            with _refusing():
+                database = stack.enter_context(self._connected())
+                database.execute("begin immediate")
+                self._take(database, sender.encode("utf-8") + b"\0" + facts.id, facts)
             yield
-            if not _TURN.is_here():
-                raise sqlite3.OperationalError("the process was forked amid a message")
-            database.execute("commit")
+            with _refusing():
+                if not _TURN.is_here():
+                    raise sqlite3.OperationalError("the process was forked amid a message")
+                database.execute("commit")
 
     def _take(self, database: sqlite3.Connection, identity: bytes, facts: Facts) -> None:
         start, latest, count = database.execute("select start, latest, count from store").fetchone()
