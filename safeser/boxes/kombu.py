@@ -340,6 +340,19 @@ class SealedRedis(RedisBackend):  # type: ignore[misc]  # as above
 
     apply_chord = ensure_chords_allowed
 
+    def save_group(self, *_args: Any, **_options: Any) -> Any:
+        """Refuse to keep a group in Redis: its record does not say of which group it is.
+
+        :raises ConfigError: always.
+        """
+        raise ConfigError(
+            "records of groups are not sealed for their group",
+            rule="box.celery",
+            fix="Keep the ids of the group's results in the client.",
+        )
+
+    restore_group = save_group
+
     def _get_task_meta_for(self, task_id: str) -> Any:
         try:
             return _of_task(task_id, super()._get_task_meta_for(task_id))
