@@ -18,7 +18,6 @@ These files start their own, below tests/:
 
 - to retire keys or end workers: dask/clusters/test_revocation.py, test_rotation.py
 - to fill a disk: dask/clusters/test_full_disk.py
-- with a clock of the test: dask/sealed/test_live_renewal.py
 - under a policy that only they can work under: dask/clusters/test_limits.py (a megabyte),
   test_encryption.py, seeds/test_families_page.py, and in part
   dask/clusters/test_commands.py and test_ready_policies.py (nobody may register; trust in all)

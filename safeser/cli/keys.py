@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -28,9 +28,6 @@ from safeser.identity import (
 from safeser.identity.edit import RosterFile
 from safeser.identity.roster import parse_date
 from safeser.policy.source.faults import did_you_mean, shown
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["app"]
 

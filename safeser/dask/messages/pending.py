@@ -171,9 +171,7 @@ def require_form(asked: Mapping[str, Any], reply: Any) -> None:
     """
     name = asked.get("op")
     fits = _FORMS.get(name) if isinstance(name, str) else None
-    status = reply.get("status") if isinstance(reply, dict) else None
-    failed = type(status) is str and status == "uncaught-error"
-    if fits is not None and not failed and not fits(asked, reply):
+    if fits is not None and not fits(asked, reply) and not is_uncaught(reply):
         raise PayloadError(f"that is no answer to {name}", rule="reply.form")
 
 

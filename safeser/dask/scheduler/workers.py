@@ -198,7 +198,7 @@ class Workers(Part):
         contexts = [link.inbound(*each) for each in _ENDING]
         if not any(link.policy.permits_operation(each).permitted for each in contexts):
             reason = "it may register no worker or nanny here, and may not retire workers"
-            link.refuse(link.inbound(Kind.ADMIN, request["op"]), "worker.ending", reason)
+            link.refuse(link.inbound(Kind.CONTROL, request["op"]), "worker.ending", reason)
 
     def require_client(self, comm: Any, request: Mapping[str, Any]) -> None:
         """Refuse to move values for a peer that submits nothing.
